@@ -1,0 +1,1 @@
+"""Tasks, attempts, placement and events: what was asked, decided and done."""

@@ -1,0 +1,1 @@
+"""The edges: pages, REST, MCP, admin, clock and queue."""

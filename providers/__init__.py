@@ -1,0 +1,1 @@
+"""How we reach a site, how its scheduler speaks, what it has."""
