@@ -28,7 +28,7 @@ class ChargeRule(Frozen):
     """What a partition charges per hour, in the site's own unit.
 
     Charge = factor × hours × (per_node × nodes + per_gpu × gpus + per_cpu × cpus), or with `combine="max"`
-    the largest of the three terms. Whole nodes count when the partition is exclusive. No rule: free of charge.
+    the largest of the three terms. Whole nodes count when the partition is exclusive. No rule: no charge.
     """
 
     unit: str

@@ -106,7 +106,7 @@ _ATTEMPT_ENDS = frozenset({_A.SUCCEEDED, _A.FAILED, _A.CANCELLED, _A.SUPERSEDED}
 
 ATTEMPT_MOVES: Mapping[AttemptState, frozenset[AttemptState]] = {
     _A.PLANNED: frozenset({_A.DISPATCHING, _A.CANCELLED, _A.SUPERSEDED, _A.FAILED}),
-    # Back to planned: the site was asked and holds no such job, so it may be submitted again under the same key.
+    # Back to planned: the site was asked and holds no such job, so it may be submitted again under its key.
     _A.DISPATCHING: frozenset({_A.PLANNED, _A.SUBMITTED, _A.PENDING, _A.RUNNING, _A.UNKNOWN} | _ATTEMPT_ENDS),
     _A.SUBMITTED: frozenset({_A.PENDING, _A.RUNNING, _A.UNKNOWN} | _ATTEMPT_ENDS),
     _A.PENDING: frozenset({_A.RUNNING, _A.UNKNOWN} | _ATTEMPT_ENDS),
@@ -148,7 +148,7 @@ def terminal_states(moves: Mapping[S, frozenset[S]]) -> tuple[S, ...]:
 
 
 def pairs(moves: Mapping[S, frozenset[S]]) -> Iterator[tuple[str, str]]:
-    """Yield every legal (from, to) pair as plain strings, sorted, for the database trigger and the diagram."""
+    """Yield every legal (from, to) pair, sorted, for the database trigger and the diagram."""
     for source in moves:
         for target in sorted(moves[source]):
             yield (str(source), str(target))

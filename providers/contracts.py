@@ -1,4 +1,4 @@
-"""What every link and every dialect promises. Links move bytes, dialects know words; neither knows the other."""
+"""What every link and every dialect promises. Links move bytes, dialects know words; never each other."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime

@@ -1,0 +1,335 @@
+"""Tables of what may be used and what was seen of it."""
+
+from __future__ import annotations
+
+import pgtrigger
+from django.conf import settings
+from django.db import models
+from django.db.models import F, Q
+
+from federation.types import Health
+
+
+def _no_truncate(name: str, table: str) -> pgtrigger.Trigger:
+    """Refuse TRUNCATE; test databases, which are emptied so, set `facet.allow_truncate`."""
+    return pgtrigger.Trigger(
+        name=name,
+        level=pgtrigger.Statement,
+        when=pgtrigger.Before,
+        operation=pgtrigger.Truncate,
+        func=f"""
+            IF current_setting('facet.allow_truncate', true) = 'on' THEN RETURN NULL; END IF;
+            RAISE EXCEPTION '{table} is append-only';
+        """,
+    )
+
+
+class LinkKind(models.TextChoices):
+    """How a user's commands reach a system."""
+
+    LOCAL = "local", "This host"
+    GLOBUS_COMPUTE = "globus_compute", "Globus Compute"
+
+
+class System(models.Model):
+    """One cluster, run by its own site under its own rules."""
+
+    slug = models.SlugField(unique=True, max_length=40)
+    name = models.CharField(max_length=80)
+    centre = models.CharField(max_length=80, blank=True)
+    dialect = models.CharField(max_length=20, default="slurm")
+    is_enabled = models.BooleanField(default=True)
+    disabled_reason = models.CharField(max_length=200, blank=True)
+    health = models.CharField(
+        max_length=10, choices=[(h.value, h.value) for h in Health], default=Health.OFFLINE.value
+    )
+    health_reason = models.CharField(max_length=300, blank=True)
+    health_since = models.DateTimeField(null=True, blank=True)
+    consecutive_failures = models.PositiveIntegerField(default=0)
+    last_probe_at = models.DateTimeField(null=True, blank=True)
+    last_full_probe_at = models.DateTimeField(null=True, blank=True)
+    last_success_at = models.DateTimeField(null=True, blank=True)
+    next_probe_at = models.DateTimeField(null=True, blank=True, db_index=True)
+    profile = models.ForeignKey(
+        "SiteProfile", null=True, blank=True, on_delete=models.PROTECT, related_name="+"
+    )
+    """The revision in force."""
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        ordering = ["slug"]
+        constraints = [
+            models.CheckConstraint(
+                name="system_health_known", condition=Q(health__in=[h.value for h in Health])
+            )
+        ]
+
+    def __str__(self) -> str:
+        return self.slug
+
+
+class SiteProfile(models.Model):
+    """One revision of a system's validated profile; revisions are never changed, only superseded."""
+
+    system = models.ForeignKey(System, on_delete=models.CASCADE, related_name="revisions")
+    revision = models.PositiveIntegerField()
+    text = models.TextField()
+    """The YAML as it was written, comments included."""
+    document = models.JSONField()
+    """The same, validated and normalized."""
+    note = models.CharField(max_length=200, blank=True)
+    created_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="+"
+    )
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        ordering = ["system", "-revision"]
+        constraints = [
+            models.UniqueConstraint(name="one_profile_per_revision", fields=["system", "revision"])
+        ]
+        triggers = [
+            pgtrigger.Protect(
+                name="profile_unchanged",
+                operation=pgtrigger.UpdateOf("system", "revision", "text", "document"),
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.system} r{self.revision}"
+
+
+class Connection(models.Model):
+    """One user's authorized path to one system."""
+
+    handle = models.CharField(max_length=40, unique=True)
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="connections")
+    system = models.ForeignKey(System, on_delete=models.CASCADE, related_name="connections")
+    kind = models.CharField(max_length=20, choices=LinkKind.choices)
+    remote_user = models.CharField(max_length=80, blank=True)
+    settings = models.JSONField(default=dict, blank=True)
+    """What the link needs (endpoint id, environment); set by administrators, never secret."""
+    state = models.CharField(
+        max_length=20,
+        default="active",
+        choices=[("active", "active"), ("needs_sign_in", "needs sign-in"), ("disabled", "disabled")],
+    )
+    state_reason = models.CharField(max_length=300, blank=True)
+    facts = models.JSONField(default=dict, blank=True)
+    """Associations and QoS of this remote user, as the last full probe found them."""
+    facts_at = models.DateTimeField(null=True, blank=True)
+    last_success_at = models.DateTimeField(null=True, blank=True)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        ordering = ["system", "user"]
+        constraints = [
+            models.UniqueConstraint(name="one_connection_per_user_and_system", fields=["user", "system"])
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.user} → {self.system}"
+
+
+class Allocation(models.Model):
+    """What one user may spend through Facet on one account of one system, in the site's own unit."""
+
+    handle = models.CharField(max_length=40, unique=True)
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="allocations")
+    system = models.ForeignKey(System, on_delete=models.CASCADE, related_name="allocations")
+    account = models.CharField(max_length=80)
+    unit = models.CharField(max_length=20, default="SU")
+    granted = models.DecimalField(max_digits=18, decimal_places=4, null=True, blank=True)
+    """None = not limited by Facet."""
+    reserved = models.DecimalField(max_digits=18, decimal_places=4, default=0)
+    """Held for attempts not yet settled; kept equal to the sum of the ledger's open reservations."""
+    used = models.DecimalField(max_digits=18, decimal_places=4, default=0)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        ordering = ["system", "account"]
+        constraints = [
+            models.UniqueConstraint(
+                name="one_allocation_per_user_system_account", fields=["user", "system", "account"]
+            ),
+            models.CheckConstraint(name="allocation_reserved_not_negative", condition=Q(reserved__gte=0)),
+            models.CheckConstraint(name="allocation_used_not_negative", condition=Q(used__gte=0)),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.user} {self.system}/{self.account}"
+
+
+class Charge(models.Model):
+    """One line of an allocation's ledger. Append-only: a reservation is settled or released by another line."""
+
+    handle = models.CharField(max_length=40, unique=True)
+    allocation = models.ForeignKey(Allocation, on_delete=models.PROTECT, related_name="charges")
+    attempt_handle = models.CharField(max_length=40, db_index=True)
+    kind = models.CharField(
+        max_length=10, choices=[("reserve", "reserve"), ("settle", "settle"), ("release", "release")]
+    )
+    amount = models.DecimalField(max_digits=18, decimal_places=4)
+    """Reserve: what was held. Settle: what the attempt cost. Release: what was given back."""
+    at = models.DateTimeField()
+
+    class Meta:
+        ordering = ["-id"]
+        constraints = [
+            models.UniqueConstraint(name="one_charge_of_a_kind", fields=["attempt_handle", "kind"]),
+            models.CheckConstraint(name="charge_not_negative", condition=Q(amount__gte=0)),
+        ]
+        triggers = [
+            pgtrigger.Protect(name="charge_append_only", operation=pgtrigger.Update | pgtrigger.Delete)
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.amount}"
+
+
+class Snapshot(models.Model):
+    """What one probe of a system saw; failed probes leave a row with the error and no body."""
+
+    handle = models.CharField(max_length=40, unique=True)
+    system = models.ForeignKey(System, on_delete=models.CASCADE, related_name="snapshots")
+    connection = models.ForeignKey(Connection, null=True, on_delete=models.SET_NULL, related_name="+")
+    taken_at = models.DateTimeField()
+    duration_s = models.FloatField()
+    availability = models.CharField(max_length=20)
+    """available, scheduler_down, unreachable, unparsable."""
+    is_full = models.BooleanField(default=False)
+    scheduler = models.CharField(max_length=40, blank=True)
+    digest = models.CharField(max_length=64, blank=True)
+    """SHA-256 of the body before compression."""
+    body = models.BinaryField(null=True)
+    """The probe as zlib-compressed JSON (providers.types.Probe)."""
+    counts = models.JSONField(default=dict)
+    error = models.CharField(max_length=500, blank=True)
+
+    class Meta:
+        ordering = ["-id"]
+        indexes = [models.Index(name="snapshot_newest", fields=["system", "-taken_at"])]
+        triggers = [
+            pgtrigger.Protect(
+                name="snapshot_unchanged",
+                operation=pgtrigger.UpdateOf(
+                    "handle", "system", "taken_at", "digest", "body", "availability"
+                ),
+            )
+        ]
+
+    def __str__(self) -> str:
+        return self.handle
+
+
+class PartitionSample(models.Model):
+    """One partition at one probe, kept for history and charts."""
+
+    system = models.ForeignKey(System, on_delete=models.CASCADE, related_name="samples")
+    partition = models.CharField(max_length=80)
+    at = models.DateTimeField()
+    gpus_total = models.PositiveIntegerField(default=0)
+    gpus_free = models.PositiveIntegerField(default=0)
+    cpus_total = models.PositiveIntegerField(default=0)
+    cpus_free = models.PositiveIntegerField(default=0)
+    nodes_total = models.PositiveIntegerField(default=0)
+    nodes_up = models.PositiveIntegerField(default=0)
+    nodes_idle = models.PositiveIntegerField(default=0)
+    running = models.PositiveIntegerField(default=0)
+    pending = models.PositiveIntegerField(default=0)
+    eligible = models.PositiveIntegerField(default=0)
+
+    class Meta:
+        indexes = [models.Index(name="sample_by_partition", fields=["system", "partition", "-at"])]
+        constraints = [
+            models.CheckConstraint(
+                name="free_gpus_within_total", condition=Q(gpus_free__lte=F("gpus_total"))
+            ),
+            models.CheckConstraint(
+                name="free_cpus_within_total", condition=Q(cpus_free__lte=F("cpus_total"))
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.system}/{self.partition} {self.at:%H:%M:%S}"
+
+
+class Event(models.Model):
+    """One thing that happened. Append-only; its place in the order is given at COMMIT (see EventPosition).
+
+    Handles rather than foreign keys: the log outlives what it speaks of, and the layers above write into it.
+    """
+
+    handle = models.CharField(max_length=40, unique=True)
+    type = models.CharField(max_length=60)
+    subject = models.CharField(max_length=60, db_index=True)
+    user = models.ForeignKey(
+        settings.AUTH_USER_MODEL,
+        null=True,
+        on_delete=models.DO_NOTHING,
+        related_name="+",
+        db_constraint=False,
+    )
+    """Whose it is; None = of a system, for everybody connected to it."""
+    system = models.CharField(max_length=40, blank=True)
+    task = models.CharField(max_length=40, blank=True, db_index=True)
+    group = models.CharField(max_length=40, blank=True)
+    attempt = models.CharField(max_length=40, blank=True)
+    transfer = models.CharField(max_length=40, blank=True)
+    actor = models.CharField(max_length=120)
+    on_behalf_of = models.CharField(max_length=120, blank=True)
+    at = models.DateTimeField()
+    state = models.CharField(max_length=24, blank=True)
+    summary = models.CharField(max_length=400)
+    data = models.JSONField(default=dict)
+    next_actions = models.JSONField(default=list)
+    wake = models.CharField(max_length=10, default="routine")
+    """routine, milestone or exception; only the last two wake an agent."""
+
+    class Meta:
+        ordering = ["id"]
+        indexes = [models.Index(name="event_by_user", fields=["user", "-id"])]
+        triggers = [
+            pgtrigger.Protect(name="event_append_only", operation=pgtrigger.Update | pgtrigger.Delete),
+            _no_truncate("event_no_truncate", "federation_event"),
+            pgtrigger.Trigger(
+                name="position_at_commit",
+                level=pgtrigger.Row,
+                when=pgtrigger.After,
+                operation=pgtrigger.Insert,
+                timing=pgtrigger.Deferred,
+                declare=[("previous", "bytea"), ("n", "bigint")],
+                func="""
+                    PERFORM pg_advisory_xact_lock(727001);
+                    SELECT seq, hash INTO n, previous FROM federation_eventposition ORDER BY seq DESC LIMIT 1;
+                    INSERT INTO federation_eventposition (seq, event_id, hash)
+                    VALUES (COALESCE(n, 0) + 1, NEW.id, facet_event_hash(NEW, previous));
+                    PERFORM pg_notify('facet_events', '');
+                    RETURN NULL;
+                """,
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.type} {self.subject}"
+
+
+class EventPosition(models.Model):
+    """An event's place in commit order, and the hash chain over all events before it.
+
+    Written only by the deferred trigger, so a reader that keeps a cursor never misses a late commit.
+    """
+
+    seq = models.BigIntegerField(primary_key=True)
+    event = models.OneToOneField(Event, on_delete=models.PROTECT, related_name="position")
+    hash = models.BinaryField()
+
+    class Meta:
+        ordering = ["seq"]
+        triggers = [
+            pgtrigger.Protect(name="position_append_only", operation=pgtrigger.Update | pgtrigger.Delete),
+            _no_truncate("position_no_truncate", "federation_eventposition"),
+        ]
+
+    def __str__(self) -> str:
+        return str(self.seq)

@@ -1,0 +1,295 @@
+"""Tables of what was asked, decided, tried and seen. The lifecycles guard `state` here as in Python."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+
+import pgtrigger
+from django.conf import settings
+from django.db import models
+from django.db.models import Q
+
+from orchestrator.lifecycle import (
+    ATTEMPT_MOVES,
+    GROUP_MOVES,
+    TASK_MOVES,
+    TRANSFER_MOVES,
+    AttemptState,
+    Cause,
+    GroupState,
+    TaskState,
+    TransferState,
+    pairs,
+    terminal_states,
+)
+
+
+def _choices(states: type[StrEnum]) -> list[tuple[str, str]]:
+    return [(state.value, state.value) for state in states]
+
+
+def _only_legal_moves(name: str, moves: Mapping[StrEnum, frozenset[StrEnum]]) -> pgtrigger.FSM:
+    return pgtrigger.FSM(name=name, field="state", transitions=list(pairs(moves)))
+
+
+class Envelope(models.Model):
+    """What a task needs, as given and as normalized; never changed."""
+
+    handle = models.CharField(max_length=40, unique=True)
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")
+    source = models.CharField(max_length=10)
+    body = models.JSONField()
+    original = models.JSONField(null=True)
+    confidence = models.FloatField(null=True)
+    rationale = models.JSONField(default=dict)
+    created_at = models.DateTimeField()
+
+    class Meta:
+        ordering = ["-id"]
+        triggers = [
+            pgtrigger.Protect(name="envelope_unchanged", operation=pgtrigger.Update | pgtrigger.Delete)
+        ]
+
+    def __str__(self) -> str:
+        return self.handle
+
+
+class Group(models.Model):
+    """Tasks with a shared objective, answered for as one."""
+
+    handle = models.CharField(max_length=40, unique=True)
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")
+    name = models.CharField(max_length=120, blank=True)
+    objective = models.TextField(blank=True)
+    state = models.CharField(max_length=24, choices=_choices(GroupState), default=GroupState.RUNNING.value)
+    spec = models.JSONField(default=dict)
+    created_at = models.DateTimeField()
+    finished_at = models.DateTimeField(null=True)
+
+    class Meta:
+        ordering = ["-id"]
+        triggers = [_only_legal_moves("group_moves", GROUP_MOVES)]
+        constraints = [
+            models.CheckConstraint(
+                name="group_state_known", condition=Q(state__in=[s.value for s in GroupState])
+            )
+        ]
+
+    def __str__(self) -> str:
+        return self.handle
+
+
+class Task(models.Model):
+    """The user's unit of work, whatever number of attempts it takes."""
+
+    handle = models.CharField(max_length=40, unique=True)
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="tasks")
+    actor = models.CharField(max_length=120)
+    """Who submitted it: `user:NAME` or `token:NAME`."""
+    name = models.CharField(max_length=120)
+    objective = models.TextField(blank=True)
+    state = models.CharField(max_length=16, choices=_choices(TaskState), default=TaskState.ACCEPTED.value)
+    cause = models.CharField(max_length=24, blank=True, choices=_choices(Cause))
+    reason = models.TextField(blank=True)
+    """Why it stands where it stands, in one sentence."""
+    spec = models.JSONField()
+    """The task input as normalized (command or script, environment, retry, replacement …)."""
+    envelope = models.ForeignKey(Envelope, on_delete=models.PROTECT, related_name="tasks")
+    group = models.ForeignKey(Group, null=True, on_delete=models.PROTECT, related_name="tasks")
+    attempt = models.OneToOneField(
+        "Attempt", null=True, on_delete=models.PROTECT, related_name="accepted_for"
+    )
+    """The accepted attempt."""
+    client_ref = models.CharField(max_length=120, blank=True)
+    kind = models.CharField(max_length=64, blank=True)
+    """Fingerprint of the kind of work, for runtime history."""
+    replacements = models.PositiveSmallIntegerField(default=0)
+    excluded_systems = models.JSONField(default=list)
+    not_before = models.DateTimeField(null=True)
+    """Earliest instant for the next attempt (back-off)."""
+    cancel_requested_at = models.DateTimeField(null=True)
+    created_at = models.DateTimeField()
+    updated_at = models.DateTimeField()
+    finished_at = models.DateTimeField(null=True)
+    due_at = models.DateTimeField(null=True, db_index=True)
+    """When the control cycle must look at the task itself (placing, retry, deadline)."""
+
+    class Meta:
+        ordering = ["-id"]
+        triggers = [_only_legal_moves("task_moves", TASK_MOVES)]
+        constraints = [
+            models.CheckConstraint(
+                name="task_state_known", condition=Q(state__in=[s.value for s in TaskState])
+            ),
+            models.UniqueConstraint(
+                name="one_task_per_client_ref",
+                fields=["user", "client_ref"],
+                condition=~Q(client_ref=""),
+            ),
+        ]
+        indexes = [
+            models.Index(name="task_by_user", fields=["user", "-id"]),
+            models.Index(
+                name="task_active",
+                fields=["user", "state"],
+                condition=~Q(state__in=[s.value for s in terminal_states(TASK_MOVES)]),
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return self.handle
+
+
+class Decision(models.Model):
+    """One placement decision with its whole trace; never changed."""
+
+    handle = models.CharField(max_length=40, unique=True)
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")
+    task = models.ForeignKey(Task, null=True, on_delete=models.PROTECT, related_name="decisions")
+    """None for previews that were kept."""
+    purpose = models.CharField(max_length=20)
+    """submit, retry, replan, replace."""
+    input_hash = models.CharField(max_length=64)
+    system = models.CharField(max_length=40, blank=True)
+    partition = models.CharField(max_length=80, blank=True)
+    body = models.JSONField()
+    created_at = models.DateTimeField()
+
+    class Meta:
+        ordering = ["-id"]
+        triggers = [
+            pgtrigger.Protect(name="decision_unchanged", operation=pgtrigger.Update | pgtrigger.Delete)
+        ]
+
+    def __str__(self) -> str:
+        return self.handle
+
+
+class Attempt(models.Model):
+    """One try at one placement; never reused, edited into another, or deleted."""
+
+    handle = models.CharField(max_length=40, unique=True)
+    task = models.ForeignKey(Task, on_delete=models.PROTECT, related_name="attempts")
+    number = models.PositiveSmallIntegerField()
+    decision = models.ForeignKey(Decision, on_delete=models.PROTECT, related_name="attempts")
+    connection = models.ForeignKey("federation.Connection", on_delete=models.PROTECT, related_name="attempts")
+    system = models.ForeignKey("federation.System", on_delete=models.PROTECT, related_name="attempts")
+    partition = models.CharField(max_length=80)
+    account = models.CharField(max_length=80, blank=True)
+    qos = models.CharField(max_length=80, blank=True)
+    shape = models.JSONField()
+    predicted = models.JSONField(default=dict)
+    """Estimates at the decision: wait p50 and p90, runtime, charge, class."""
+    submit_key = models.CharField(max_length=40, unique=True)
+    job_id = models.CharField(max_length=60, blank=True)
+    """The scheduler's own, a string always."""
+    state = models.CharField(
+        max_length=12, choices=_choices(AttemptState), default=AttemptState.PLANNED.value
+    )
+    cause = models.CharField(max_length=24, blank=True, choices=_choices(Cause))
+    state_raw = models.CharField(max_length=80, blank=True)
+    reason_raw = models.CharField(max_length=300, blank=True)
+    reason_explained = models.TextField(blank=True)
+    observed_at = models.DateTimeField(null=True)
+    """When the scheduler last told us something of this job."""
+    unseen_since = models.DateTimeField(null=True)
+    looks_without_trace = models.PositiveSmallIntegerField(default=0)
+    """How often in a row the scheduler answered and knew no such job."""
+    workdir = models.CharField(max_length=500, blank=True)
+    stdout_path = models.CharField(max_length=500, blank=True)
+    stderr_path = models.CharField(max_length=500, blank=True)
+    planned_at = models.DateTimeField()
+    dispatch_started_at = models.DateTimeField(null=True)
+    dispatch_deadline_at = models.DateTimeField(null=True)
+    """After this instant no submit command of ours can still be running at the site."""
+    dispatches = models.PositiveSmallIntegerField(default=0)
+    submitted_at = models.DateTimeField(null=True)
+    eligible_at = models.DateTimeField(null=True)
+    expected_start_at = models.DateTimeField(null=True)
+    started_at = models.DateTimeField(null=True)
+    ended_at = models.DateTimeField(null=True)
+    exit_code = models.IntegerField(null=True)
+    exit_signal = models.IntegerField(null=True)
+    restarts = models.PositiveSmallIntegerField(default=0)
+    node_names = models.JSONField(default=list)
+    cancel_requested_at = models.DateTimeField(null=True)
+    cancel_sent_at = models.DateTimeField(null=True)
+    cancel_reason = models.CharField(max_length=40, blank=True)
+    """user, superseded, deadline."""
+    finished_at = models.DateTimeField(null=True)
+    due_at = models.DateTimeField(null=True, db_index=True)
+    """When the control cycle must look again; None once terminal."""
+
+    class Meta:
+        ordering = ["-id"]
+        triggers = [
+            _only_legal_moves("attempt_moves", ATTEMPT_MOVES),
+            pgtrigger.Protect(name="attempt_kept", operation=pgtrigger.Delete),
+            pgtrigger.Protect(
+                name="attempt_placement_fixed",
+                operation=pgtrigger.UpdateOf(
+                    "task", "number", "decision", "connection", "system", "partition", "submit_key"
+                ),
+            ),
+        ]
+        constraints = [
+            models.UniqueConstraint(name="one_attempt_per_number", fields=["task", "number"]),
+            models.CheckConstraint(
+                name="attempt_state_known", condition=Q(state__in=[s.value for s in AttemptState])
+            ),
+        ]
+        indexes = [
+            models.Index(
+                name="attempt_active",
+                fields=["system", "due_at"],
+                condition=~Q(state__in=[s.value for s in terminal_states(ATTEMPT_MOVES)]),
+            )
+        ]
+
+    def __str__(self) -> str:
+        return self.handle
+
+
+class Transfer(models.Model):
+    """One movement of data between two places, storage to storage."""
+
+    handle = models.CharField(max_length=40, unique=True)
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="+")
+    task = models.ForeignKey(Task, null=True, on_delete=models.PROTECT, related_name="transfers")
+    source = models.CharField(max_length=500)
+    destination = models.CharField(max_length=500)
+    options = models.JSONField(default=dict)
+    state = models.CharField(
+        max_length=12, choices=_choices(TransferState), default=TransferState.REQUESTED.value
+    )
+    submission_id = models.CharField(max_length=60, blank=True)
+    remote_id = models.CharField(max_length=60, blank=True)
+    detail = models.JSONField(default=dict)
+    reason = models.TextField(blank=True)
+    created_at = models.DateTimeField()
+    finished_at = models.DateTimeField(null=True)
+    due_at = models.DateTimeField(null=True, db_index=True)
+
+    class Meta:
+        ordering = ["-id"]
+        triggers = [_only_legal_moves("transfer_moves", TRANSFER_MOVES)]
+
+    def __str__(self) -> str:
+        return self.handle
+
+
+class Manifest(models.Model):
+    """What a finished task left behind: files with sizes and checksums, exit, times from accounting."""
+
+    handle = models.CharField(max_length=40, unique=True)
+    task = models.OneToOneField(Task, on_delete=models.PROTECT, related_name="manifest")
+    attempt = models.ForeignKey(Attempt, on_delete=models.PROTECT, related_name="+")
+    body = models.JSONField()
+    created_at = models.DateTimeField()
+
+    class Meta:
+        ordering = ["-id"]
+
+    def __str__(self) -> str:
+        return self.handle
