@@ -132,7 +132,7 @@ class Connection(models.Model):
 
 
 class Allocation(models.Model):
-    """What one user may spend through Facet on one account of one system, in the site's own unit."""
+    """What one user may spend through Facet on one account of one system, in the site's unit."""
 
     handle = models.CharField(max_length=40, unique=True)
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="allocations")
@@ -161,7 +161,7 @@ class Allocation(models.Model):
 
 
 class Charge(models.Model):
-    """One line of an allocation's ledger. Append-only: a reservation is settled or released by another line."""
+    """One line of an allocation's ledger, append-only: a later line settles or releases a reservation."""
 
     handle = models.CharField(max_length=40, unique=True)
     allocation = models.ForeignKey(Allocation, on_delete=models.PROTECT, related_name="charges")
