@@ -5,7 +5,7 @@ Everything it needs is imported before it gives up its rights, since the interpr
 user cannot read.
 """
 
-import datetime
+import datetime as dt
 import encodings.idna
 import errno
 import hashlib
@@ -21,7 +21,7 @@ import time
 import traceback  # noqa: F401  # loaded now: it cannot be once the user has changed
 from pathlib import Path
 
-_PRELOADED = (datetime, encodings.idna, errno, hashlib, selectors, signal, socket, stat, subprocess, time)
+_PRELOADED = (dt, encodings.idna, errno, hashlib, selectors, signal, socket, stat, subprocess, time)
 
 
 def main() -> None:
