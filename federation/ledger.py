@@ -77,17 +77,24 @@ class Break:
 
 
 _VERIFY = """
+    SELECT seq, handle, holds, follows FROM (
     SELECT p.seq, e.handle, p.hash = facet_event_hash(e, lag(p.hash) OVER w) AS holds,
            p.seq - coalesce(lag(p.seq) OVER w, 0) = 1 AS follows
     FROM federation_eventposition p LEFT JOIN federation_event e ON e.id = p.event_id
-    WINDOW w AS (ORDER BY p.seq) ORDER BY p.seq
+    WINDOW w AS (ORDER BY p.seq)) chain
+    WHERE NOT (coalesce(holds, false) AND follows) ORDER BY seq
+"""
+
+_WITHOUT_POSITION = """
+    SELECT e.handle FROM federation_event e
+    LEFT JOIN federation_eventposition p ON p.event_id = e.id WHERE p.seq IS NULL
 """
 
 
 def verify() -> Iterator[Break]:
     """Yield every break of the chain: an edited event, a missing one, an event without a position."""
     with connection.cursor() as cursor:
-        cursor.execute(f"SELECT seq, handle, holds, follows FROM ({_VERIFY}) c WHERE NOT (holds AND follows)")
+        cursor.execute(_VERIFY)
         for seq, handle, holds, _follows in cursor.fetchall():
             fault = "the event is missing" if handle is None else "a position is missing before it"
             yield Break(
@@ -95,9 +102,6 @@ def verify() -> Iterator[Break]:
                 event=handle or "",
                 fault=fault if holds or handle is None else "the event was changed",
             )
-        cursor.execute(
-            "SELECT e.handle FROM federation_event e LEFT JOIN federation_eventposition p ON p.event_id = e.id"
-            " WHERE p.seq IS NULL"
-        )
+        cursor.execute(_WITHOUT_POSITION)
         for (handle,) in cursor.fetchall():
             yield Break(seq=0, event=handle, fault="the event has no position")
