@@ -63,10 +63,9 @@ def reading(command: str, line: str) -> Iterator[None]:
     except UnparsableOutput as cause:
         if "command" in cause.facts:
             raise
-        facts = {**cause.facts, "command": command, "line": line[:500]}
-        raise UnparsableOutput(
-            f"{command} printed what is not understood: {cause.message}", **facts
-        ) from cause
+        told = UnparsableOutput(f"{command} printed what is not understood: {cause.message}")
+        told.facts = {**cause.facts, "command": command, "line": line[:500]}
+        raise told from cause
 
 
 # --- scontrol ----------------------------------------------------------------------------------------
