@@ -199,6 +199,7 @@ class Partition(Frozen):
     exclusive: bool = False
     """Jobs get whole nodes."""
     root_only: bool = False
+    requires_reservation: bool = False
     priority_tier: int | None = None
     preempt_mode: str | None = None
     def_mem_per_cpu_mib: int | None = None

@@ -1,0 +1,304 @@
+"""Nodes as Slurm shows them: one record per node, whatever the number of its partitions.
+
+Source: scontrol(1) show node -d, sinfo(1) NODE STATE CODES, versions 20.11 to 25.11, data_parser
+v0.0.38 to v0.0.44.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from types import MappingProxyType
+from typing import Final
+
+from providers.dialects.slurm.gres import NodeGres, read_gres, read_tres
+from providers.dialects.slurm.records import (
+    Record,
+    json_list,
+    json_text,
+    open_json,
+    reading,
+    split_records,
+)
+from providers.dialects.slurm.units import NOTHING, json_count, json_words, read_count
+from providers.errors import UnparsableOutput
+from providers.types import Node
+
+SHOW_NODES: Final = ("scontrol", "-a", "-o", "-d", "show", "node")
+_COMMAND: Final = " ".join(SHOW_NODES)
+_JSON_COMMAND: Final = "show node --json"
+_NONE: Final[Mapping[str, int]] = MappingProxyType({})
+
+_BASES: Final = {
+    "IDLE": "idle",
+    "MIXED": "mixed",
+    "MIX": "mixed",
+    "ALLOCATED": "allocated",
+    "ALLOC": "allocated",
+    "DOWN": "down",
+    "ERROR": "error",
+    "ERR": "error",
+    "FUTURE": "future",
+    "FUTR": "future",
+    "UNKNOWN": "unknown",
+    "UNK": "unknown",
+}
+_COMPOSED: Final = {
+    "DRAINED": ("idle", "DRAIN"),
+    "DRAIN": ("idle", "DRAIN"),
+    "DRAINING": ("mixed", "DRAIN"),
+    "DRNG": ("mixed", "DRAIN"),
+    "MAINT": ("idle", "MAINTENANCE"),
+    "RESERVED": ("idle", "RESERVED"),
+    "RESV": ("idle", "RESERVED"),
+    "PLANNED": ("idle", "PLANNED"),
+    "PLND": ("idle", "PLANNED"),
+    "COMPLETING": ("idle", "COMPLETING"),
+    "COMP": ("idle", "COMPLETING"),
+    "FAIL": ("idle", "FAIL"),
+    "FAILING": ("mixed", "FAIL"),
+    "FAILG": ("mixed", "FAIL"),
+    "INVAL": ("idle", "INVALID_REG"),
+    "INVALID": ("idle", "INVALID_REG"),
+    "REBOOT": ("idle", "REBOOT_REQUESTED"),
+    "BOOT": ("idle", "REBOOT_REQUESTED"),
+    "PERFCTRS": ("idle", "PERFCTRS"),
+    "NPC": ("idle", "PERFCTRS"),
+    "BLOCKED": ("idle", "BLOCKED"),
+    "BLOCK": ("idle", "BLOCKED"),
+    "NO_RESPOND": ("unknown", "NOT_RESPONDING"),
+    "POWERED_DOWN": ("idle", "POWERED_DOWN"),
+    "POWER_DOWN": ("idle", "POWER_DOWN"),
+    "POWERING_DOWN": ("idle", "POWERING_DOWN"),
+    "POWERING_UP": ("idle", "POWERING_UP"),
+    "POW_DN": ("idle", "POWERING_DOWN"),
+    "POW_UP": ("idle", "POWERING_UP"),
+}
+"""One word of sinfo (or of scontrol 20.11) for a base state and a flag."""
+
+_FLAG_SPELLINGS: Final = {
+    "POWER": "POWERED_DOWN",
+    "MAINT": "MAINTENANCE",
+    "RES": "RESERVED",
+    "RESV": "RESERVED",
+    "NO_RESPOND": "NOT_RESPONDING",
+    "REBOOT": "REBOOT_REQUESTED",
+    "COMP": "COMPLETING",
+    "": "COMPLETING",
+}
+"""Older spellings; "ALLOCATED+" means some of its jobs are completing."""
+
+_SYMBOLS: Final = {
+    "*": "NOT_RESPONDING",
+    "~": "POWERED_DOWN",
+    "#": "POWERING_UP",
+    "%": "POWERING_DOWN",
+    "!": "POWER_DOWN",
+    "$": "MAINTENANCE",
+    "@": "REBOOT_REQUESTED",
+    "^": "REBOOT_ISSUED",
+    "-": "PLANNED",
+}
+_HARMLESS: Final = frozenset(
+    {"CLOUD", "PLANNED", "DYNAMIC", "DYNAMIC_NORM", "DYNAMIC_FUTURE", "EXTERNAL", "UNDRAIN", "RESUME"}
+    | {"REBOOT_CANCELED"}
+)
+"""Flags that keep nobody out. Every other flag does, a new version's unknown one included."""
+_STARTABLE: Final = frozenset({"idle", "mixed", "allocated"})
+_WORD: Final = re.compile(r"([A-Z_]*)([*~#%!$@^-]*)", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeState:
+    """A node's state over all spellings: base word in lower case, flags in upper case."""
+
+    base: str
+    flags: frozenset[str]
+
+    @property
+    def usable(self) -> bool:
+        """Whether an ordinary user's job could start, as far as the state goes."""
+        return self.base in _STARTABLE and self.flags <= _HARMLESS
+
+
+@lru_cache(maxsize=1024)
+def read_state(text: str) -> NodeState:
+    """Return a printed node state: "MIXED+DRAIN", "MIXED#+CLOUD", "drng", "idle~", "mixed-".
+
+    A base word of a version we do not know gives base "unknown" and the word as a flag: such a node is
+    shown and never used.
+
+    Raises:
+        UnparsableOutput: it is no state at all.
+    """
+    first, *rest = text.strip().upper().split("+")
+    flags: set[str] = set()
+    words: list[str] = []
+    for part in (first, *rest):
+        match = _WORD.fullmatch(part)
+        if match is None:
+            raise UnparsableOutput(f"{text[:80]!r} is no node state", field="state", text=text[:200])
+        words.append(match[1])
+        flags |= {_SYMBOLS[symbol] for symbol in match[2]}
+    if not words[0]:
+        raise UnparsableOutput(f"{text[:80]!r} is no node state", field="state", text=text[:200])
+    flags |= {_FLAG_SPELLINGS.get(word, word) for word in words[1:]}
+    base = _BASES.get(words[0])
+    if base is None:
+        base, flag = _COMPOSED.get(words[0], ("unknown", words[0]))
+        flags.add(flag)
+    if "POWERING_UP" in flags:
+        flags.discard("NOT_RESPONDING")  # booting nodes never respond; 20.11 cannot print both
+    return NodeState(base, frozenset(flags))
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """The figures of one node, before what is free is worked out."""
+
+    name: str
+    partitions: tuple[str, ...]
+    state: NodeState
+    cpus_total: int
+    cpus_allocated: int
+    threads_per_core: int
+    memory_mib: int
+    memory_allocated_mib: int
+    gres: NodeGres
+    features: tuple[str, ...]
+    architecture: str | None
+    reason: str
+
+
+def _node(seen: _Seen, *, reserved_cores: int | None) -> Node:
+    """Return the node. `reserved_cores`: how many are set aside where only a part of it is reserved."""
+    state = seen.state
+    usable = state.usable
+    if reserved_cores is not None and "RESERVED" in state.flags:
+        usable = NodeState(state.base, state.flags - {"RESERVED"}).usable
+    set_aside = (reserved_cores or 0) * seen.threads_per_core
+    cpus_free = max(0, seen.cpus_total - seen.cpus_allocated - set_aside) if usable else 0
+    memory_free = max(0, seen.memory_mib - seen.memory_allocated_mib) if usable else 0
+    gpus, slices = seen.gres.pools(open_now=cpus_free > 0 and memory_free > 0)
+    return Node(
+        name=seen.name,
+        partitions=seen.partitions,
+        state=state.base,
+        flags=state.flags,
+        usable=usable,
+        cpus_total=seen.cpus_total,
+        cpus_free=cpus_free,
+        memory_total_mib=seen.memory_mib,
+        memory_free_mib=memory_free,
+        gpus=gpus,
+        slices=slices,
+        features=seen.features,
+        architecture=seen.architecture,
+        reason=seen.reason,
+    )
+
+
+def read_nodes(
+    text: str, *, partly_reserved: Mapping[str, int] = _NONE, command: str = _COMMAND
+) -> tuple[Node, ...]:
+    """Return the nodes of `scontrol [-a] [-o] [-d] show node`, sorted as printed.
+
+    Without -d there is no GresUsed and GPUs are counted by AllocTRES alone. `partly_reserved` gives the
+    reserved cores of nodes of which a reservation takes only some: those stay usable for the rest.
+
+    Raises:
+        UnparsableOutput: a record is not understood, a node comes twice, or there is none: a controller
+            always has nodes, and an empty answer is not believed.
+    """
+    nodes: dict[str, Node] = {}
+    for record in split_records(text, first_key="NodeName", command=command):
+        with reading(command, record.line):
+            seen = _seen_text(record)
+            if seen.name in nodes:
+                raise UnparsableOutput(f"node {seen.name} comes twice", field="NodeName")
+            nodes[seen.name] = _node(seen, reserved_cores=partly_reserved.get(seen.name))
+    if not nodes:
+        raise UnparsableOutput(f"{command} printed no node", command=command, line="")
+    return tuple(nodes.values())
+
+
+def _seen_text(record: Record) -> _Seen:
+    return _Seen(
+        name=record.need("NodeName"),
+        partitions=json_words(record.get("Partitions")),
+        state=read_state(record.need("State")),
+        cpus_total=read_count(record.get("CPUEfctv") or record.need("CPUTot")),
+        cpus_allocated=read_count(record.need("CPUAlloc")),
+        threads_per_core=read_count(record.get("ThreadsPerCore", "1")),
+        memory_mib=read_count(record.need("RealMemory")),
+        memory_allocated_mib=read_count(record.need("AllocMem")),
+        gres=NodeGres(
+            configured=read_gres(record.need("Gres")),
+            used=read_gres(record.get("GresUsed")),
+            allocated=read_tres(record.need("AllocTRES")),
+        ),
+        features=json_words(record.get("ActiveFeatures") or record.get("AvailableFeatures")),
+        architecture=record.get("Arch") or None,
+        reason=record.get("Reason"),
+    )
+
+
+def read_nodes_json(text: str, *, partly_reserved: Mapping[str, int] = _NONE) -> tuple[Node, ...]:
+    """Return the nodes of `scontrol show node --json` (23.02 and later) or `sinfo --json` (21.08, 22.05).
+
+    `sinfo --json` of later versions prints groups of nodes, from which single nodes cannot be told.
+
+    Raises:
+        SchedulerDown: the document reports errors.
+        UnparsableOutput: a node is not understood, or there is none.
+    """
+    rows = json_list(open_json(text, command=_JSON_COMMAND), "nodes", command=_JSON_COMMAND)
+    nodes: list[Node] = []
+    for row in rows:
+        with reading(_JSON_COMMAND, repr(row)):
+            seen = _seen_json(row)
+            nodes.append(_node(seen, reserved_cores=partly_reserved.get(seen.name)))
+    if not nodes:
+        raise UnparsableOutput(f"{_JSON_COMMAND} printed no node", command=_JSON_COMMAND, line="")
+    return tuple(nodes)
+
+
+def _seen_json(row: Mapping[str, object]) -> _Seen:
+    name = json_text(row.get("name"))
+    state = "+".join((*json_words(row.get("state")), *json_words(row.get("state_flags"))))
+    if not name:
+        raise UnparsableOutput("a node has no name", field="name")
+    return _Seen(
+        name=name,
+        partitions=json_words(row.get("partitions")),
+        state=read_state(state),
+        cpus_total=json_count(row.get("effective_cpus")) or _required(row, "cpus"),
+        cpus_allocated=_required(row, "alloc_cpus"),
+        threads_per_core=json_count(row.get("threads"), default=1),
+        memory_mib=_required(row, "real_memory"),
+        memory_allocated_mib=_required(row, "alloc_memory"),
+        gres=NodeGres(
+            configured=read_gres(json_text(row.get("gres"))),
+            used=read_gres(json_text(row.get("gres_used"))),
+            allocated=read_tres(json_text(row.get("tres_used"))),
+        ),
+        features=json_words(row.get("active_features")) or json_words(row.get("features")),
+        architecture=_or_none(json_text(row.get("architecture"))),
+        reason=json_text(row.get("reason")),
+    )
+
+
+def _required(row: Mapping[str, object], key: str) -> int:
+    if key not in row:
+        raise UnparsableOutput(f"a node has no {key}", field=key)
+    return json_count(row[key])
+
+
+def _or_none(word: str) -> str | None:
+    return None if word in NOTHING else word
+
+
+def controller_version(text: str) -> str:
+    """Return the newest slurmd version in a listing of nodes, "" when none is shown."""
+    versions = set(re.findall(r"\sVersion=(\d+\.\d+\.\d+\S*)", text))
+    return max(versions, key=lambda v: [int(n) for n in re.findall(r"\d+", v)[:3]], default="")

@@ -1,0 +1,303 @@
+"""The queue as anybody may see it: one QueueJob per record, arrays left compact.
+
+No text that a user chose is asked for here (names, comments): it could hold our separators.
+
+Source: squeue(1) -O, versions 20.11 to 25.11, data_parser v0.0.38 to v0.0.44.
+"""
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Final
+
+from providers.dialects.slurm.gres import Gres, read_gres, read_mig, read_tres, tres_gpus
+from providers.dialects.slurm.hostlist import JobId, expand, read_job_id, read_tasks
+from providers.dialects.slurm.records import json_at, json_list, json_text, open_json, reading
+from providers.dialects.slurm.units import (
+    NOTHING,
+    finite,
+    json_count,
+    json_instant,
+    json_minutes_s,
+    json_number,
+    json_words,
+    read_instant,
+    read_least_count,
+    read_limit_s,
+    read_maximum,
+)
+from providers.errors import UnparsableOutput
+from providers.types import JobState, QueueJob
+
+FIELD_END: Final = "\x1f"
+RECORD_END: Final = "\x1e"
+COLUMNS: Final = (
+    "JobArrayID",
+    "State",
+    "UserName",
+    "Account",
+    "Partition",
+    "QOS",
+    "PriorityLong",
+    "NumNodes",
+    "NumCPUs",
+    "tres-alloc",
+    "tres-per-node",
+    "tres-per-job",
+    "TimeLimit",
+    "SubmitTime",
+    "StartTime",
+    "NodeList",
+    "Reason",
+)
+"""Fields of `squeue -O`, spelled alike in all versions; the reason last, because it can be a sentence."""
+
+SHOW_QUEUE: Final = (
+    "squeue",
+    "-a",
+    "-h",
+    "-O",
+    ",".join(f"{name}:{FIELD_END}" for name in COLUMNS[:-1]) + f",{COLUMNS[-1]}:{RECORD_END}",
+)
+_COMMAND: Final = "squeue -a -h -O"
+_JSON_COMMAND: Final = "squeue --json"
+
+_STATES: Final = {
+    "PENDING": JobState.QUEUED,
+    "REQUEUED": JobState.QUEUED,
+    "REQUEUE_FED": JobState.QUEUED,
+    "REQUEUE_HOLD": JobState.HELD,
+    "SPECIAL_EXIT": JobState.HELD,
+    "RESV_DEL_HOLD": JobState.HELD,
+    "CONFIGURING": JobState.STARTING,
+    "POWER_UP_NODE": JobState.STARTING,
+    "RUNNING": JobState.RUNNING,
+    "RESIZING": JobState.RUNNING,
+    "SIGNALING": JobState.RUNNING,
+    "SUSPENDED": JobState.SUSPENDED,
+    "STOPPED": JobState.SUSPENDED,
+    "COMPLETING": JobState.COMPLETING,
+    "STAGE_OUT": JobState.COMPLETING,
+    "COMPLETED": JobState.COMPLETED,
+    "FAILED": JobState.FAILED,
+    "BOOT_FAIL": JobState.NODE_FAIL,
+    "NODE_FAIL": JobState.NODE_FAIL,
+    "LAUNCH_FAILED": JobState.FAILED,
+    "CANCELLED": JobState.CANCELLED,
+    "REVOKED": JobState.CANCELLED,
+    "TIMEOUT": JobState.TIMEOUT,
+    "DEADLINE": JobState.TIMEOUT,
+    "OUT_OF_MEMORY": JobState.OUT_OF_MEMORY,
+    "PREEMPTED": JobState.PREEMPTED,
+}
+_IN_QUEUE: Final = frozenset(
+    {JobState.QUEUED, JobState.HELD, JobState.STARTING, JobState.RUNNING}
+    | {JobState.SUSPENDED, JobState.COMPLETING, JobState.UNKNOWN}
+)
+_HELD_REASONS: Final = ("jobheld", "launch failed requeued held", "job_requeued_in_held_state")
+
+
+@lru_cache(maxsize=512)
+def queue_state(raw: str, reason: str) -> JobState:
+    """Return the canonical state of a queue record; UNKNOWN for a word of a version we do not know."""
+    state = _STATES.get(raw, JobState.UNKNOWN)
+    if state is JobState.QUEUED and reason.casefold().startswith(_HELD_REASONS):
+        return JobState.HELD
+    return state
+
+
+@lru_cache(maxsize=4096)
+def job_gpus(tres: str, per_node: str, per_job: str, nodes: int) -> tuple[int, str | None, int | None]:
+    """Return (whole GPUs, their type, memory in MiB) of a job, from its TRES and its requests.
+
+    MIG slices hide in the total gres/gpu of a TRES string and are taken out again. Where gres/gpu is
+    not tracked, the requests alone tell.
+
+    Raises:
+        UnparsableOutput: a part is not understood.
+    """
+    numbers = read_tres(tres)
+    on_node, on_job = _gpu_entries(per_node), _gpu_entries(per_job)
+    requested = max(sum(e.count for e in on_node) * nodes, sum(e.count for e in on_job))
+    mig = max(
+        sum(e.count for e in on_node if e.type and read_mig(e.type)) * nodes,
+        sum(e.count for e in on_job if e.type and read_mig(e.type)),
+    )
+    total, kind = tres_gpus(numbers)
+    whole = max(0, (total if "gres/gpu" in numbers else requested) - mig)
+    if whole and kind is None:
+        kinds = {e.type for e in (*on_node, *on_job) if e.type and not read_mig(e.type)}
+        kind = kinds.pop() if len(kinds) == 1 else None
+    return whole, kind if whole else None, numbers.get("mem")
+
+
+def _gpu_entries(text: str) -> tuple[Gres, ...]:
+    return tuple(entry for entry in read_gres(text) if entry.name == "gpu")
+
+
+def read_queue(text: str) -> tuple[QueueJob, ...]:
+    """Return the jobs that `squeue` printed with `SHOW_QUEUE`; () for an empty queue.
+
+    Raises:
+        UnparsableOutput: a record is not understood or was cut; one field more or less means that this
+            squeue does not know a column.
+    """
+    jobs: list[QueueJob] = []
+    *records, rest = text.split(RECORD_END + "\n")
+    if rest.strip():
+        raise UnparsableOutput(f"{_COMMAND} ends in a cut record", command=_COMMAND, line=rest[:500])
+    for record in records:
+        cells = record.split(FIELD_END)
+        if len(cells) != len(COLUMNS):
+            raise UnparsableOutput(
+                f"{_COMMAND} printed {len(cells)} fields for {len(COLUMNS)} columns",
+                command=_COMMAND,
+                line=record[:500],
+            )
+        with reading(_COMMAND, record):
+            jobs.append(_job(cells))
+    return tuple(jobs)
+
+
+def _job(cells: list[str]) -> QueueJob:
+    identity, raw, user, account, partitions, qos, priority, nodes, cpus = cells[:9]
+    tres, per_node, per_job, limit, submitted, started, names, reason = cells[9:]
+    job = read_job_id(identity)
+    count = read_least_count(nodes)
+    gpus, kind, memory = job_gpus(tres, per_node, per_job, count)
+    return QueueJob(
+        job_id=_job_id(job),
+        state=queue_state(_state_word(raw), reason),
+        state_raw=raw,
+        user=_or_none(user),
+        account=_or_none(account),
+        partitions=json_words(partitions),
+        qos=_or_none(qos),
+        reason="" if reason in NOTHING else reason,
+        priority=read_maximum(priority),
+        nodes=count,
+        cpus=read_least_count(cpus),
+        memory_mib=memory,
+        gpus=gpus,
+        gpu_type=kind,
+        walltime_s=finite(read_limit_s(limit)),
+        submit_at=read_instant(submitted),
+        start_at=read_instant(started),
+        node_names=expand(names),
+        array_pending=_stands_for(job),
+        array_throttle=job.throttle,
+    )
+
+
+def _state_word(raw: str) -> str:
+    if not raw or not raw.replace("_", "").isalpha() or not raw.isascii() or not raw.isupper():
+        raise UnparsableOutput(f"{raw[:80]!r} is no job state", field="state", text=raw[:200])
+    return raw
+
+
+def _job_id(job: JobId) -> str:
+    if job.task is not None:
+        return f"{job.job}_{job.task}"
+    return f"{job.job}+{job.offset}" if job.offset is not None else str(job.job)
+
+
+def _stands_for(job: JobId) -> int:
+    if job.is_array_rest and job.tasks is None:
+        raise UnparsableOutput("a list of array tasks was cut", field="job_id")
+    return job.tasks if job.is_array_rest and job.tasks is not None else 1
+
+
+def _or_none(word: str) -> str | None:
+    return None if word in NOTHING else word
+
+
+# --- JSON --------------------------------------------------------------------------------------------
+
+
+def read_queue_json(text: str) -> tuple[QueueJob, ...]:
+    """Return the jobs in the queue from `squeue --json` or `scontrol show job --json`.
+
+    These documents hold every job in the controller's memory; finished ones are left out.
+
+    Raises:
+        SchedulerDown: the document reports errors.
+        UnparsableOutput: a job is not understood.
+    """
+    document = open_json(text, command=_JSON_COMMAND)
+    jobs: list[QueueJob] = []
+    for row in json_list(document, "jobs", command=_JSON_COMMAND):
+        with reading(_JSON_COMMAND, repr(row)):
+            job = _job_json(row)
+        if job.state in _IN_QUEUE:
+            jobs.append(job)
+    return tuple(jobs)
+
+
+def _job_json(row: Mapping[str, object]) -> QueueJob:
+    raw = _json_state(row.get("job_state"))
+    reason = json_text(row.get("state_description")) or json_text(row.get("state_reason"))
+    nodes = json_count(row.get("node_count"))
+    identity, stands_for, throttle = _json_identity(row)
+    gpus, kind, memory = job_gpus(
+        json_text(row.get("tres_alloc_str")) or json_text(row.get("tres_req_str")),
+        json_text(row.get("tres_per_node")),
+        json_text(row.get("tres_per_job")),
+        nodes,
+    )
+    return QueueJob(
+        job_id=identity,
+        state=queue_state(raw, reason),
+        state_raw=raw,
+        user=json_text(row.get("user_name")) or None,
+        account=json_text(row.get("account")) or None,
+        partitions=json_words(row.get("partition")),
+        qos=json_text(row.get("qos")) or None,
+        reason="" if reason in NOTHING else reason,
+        priority=finite(json_number(row.get("priority"))),
+        nodes=nodes,
+        cpus=json_count(row.get("cpus")),
+        memory_mib=memory,
+        gpus=gpus,
+        gpu_type=kind,
+        walltime_s=finite(json_minutes_s(row.get("time_limit"))),
+        submit_at=json_instant(row.get("submit_time")),
+        start_at=json_instant(row.get("start_time")),
+        node_names=expand(json_nodes(row)),
+        array_pending=stands_for,
+        array_throttle=throttle,
+        name=json_text(row.get("name")),
+        comment=json_text(row.get("comment")),
+    )
+
+
+def json_nodes(row: Mapping[str, object]) -> str:
+    """Return a job's host list; job_resources.nodes is a string (to 23.11) or an object (24.05 and later)."""
+    if "nodes" in row:
+        return json_text(row["nodes"])
+    nested = json_at(row, "job_resources", "nodes")
+    return json_text(json_at(nested, "list") if isinstance(nested, dict) else nested)
+
+
+def _json_state(value: object) -> str:
+    words = json_words(value)
+    if not words:
+        raise UnparsableOutput("a job has no state", field="job_state", text=repr(value)[:200])
+    transient = [word for word in words if word in ("COMPLETING", "CONFIGURING", "REQUEUE_HOLD")]
+    return _state_word(transient[0] if transient else words[0])
+
+
+def _json_identity(row: Mapping[str, object]) -> tuple[str, int, int | None]:
+    """Return (job id, tasks it stands for, throttle). Array id 0 means no array; task 0 is a task."""
+    number = json_count(row.get("job_id"))
+    array, tasks = json_count(row.get("array_job_id")), json_text(row.get("array_task_string"))
+    if not number:
+        raise UnparsableOutput("a job has no id", field="job_id")
+    if array and tasks:
+        ranges, throttle = read_tasks(tasks)
+        return str(array), sum(map(len, ranges)), throttle
+    task = json_number(row.get("array_task_id"))
+    if array and task is not None:
+        return f"{array}_{task}", 1, None
+    het = json_count(row.get("het_job_id"))
+    if het:
+        return f"{het}+{json_count(row.get('het_job_offset'))}", 1, None
+    return str(number), 1, None

@@ -1,0 +1,229 @@
+"""Slurm's answers taken apart: which replies count, scontrol's Key=Value records, sacctmgr's tables, JSON.
+
+A reply counts when its program ended by itself with exit status 0 and nothing was cut. Everything
+else is no observation.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Final
+
+from providers.errors import SchedulerDown, UnparsableOutput
+from providers.types import BatchReply, Reply
+
+_TEXT_KEYS: Final = re.compile(r"\s(?:Reason|Comment|Extra|OS)=")
+_STAMP: Final = re.compile(r"\s\[\S+@\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\]")
+_OS: Final = re.compile(r"\sOS=.*?(?=\sRealMemory=)", re.DOTALL)
+
+
+# --- replies -----------------------------------------------------------------------------------------
+
+
+def counted(reply: BatchReply, name: str) -> str:
+    """Return what the named program printed, if its reply counts.
+
+    Raises:
+        SchedulerDown: it is absent, failed, was skipped or did not end in time.
+        UnparsableOutput: the answer was cut.
+    """
+    found = reply.replies.get(name)
+    if found is None:
+        raise SchedulerDown(f"there is no answer to {name!r}", command=name)
+    why = _why_not(found)
+    if why:
+        raise SchedulerDown(
+            f"{name!r} {why}", command=name, rc=found.rc, said=(found.stderr or found.stdout)[:500]
+        )
+    if found.truncated:
+        raise UnparsableOutput(f"the answer to {name!r} was cut", command=name, line="")
+    return found.stdout
+
+
+def _why_not(reply: Reply) -> str:
+    """Return why a reply is no observation; "" when it is one (though it may be cut)."""
+    if reply.missing:
+        return "is not installed there"
+    if reply.timed_out:
+        return "did not end in time"
+    if reply.skipped:
+        return "was not run, because a command before it failed"
+    if reply.rc != 0:
+        return f"failed with exit status {reply.rc}"
+    return ""
+
+
+@contextmanager
+def reading(command: str, line: str) -> Iterator[None]:
+    """Add the command and the line to whatever is not understood inside."""
+    try:
+        yield
+    except UnparsableOutput as cause:
+        if "command" in cause.facts:
+            raise
+        told = UnparsableOutput(f"{command} printed what is not understood: {cause.message}")
+        told.facts = {**cause.facts, "command": command, "line": line[:500]}
+        raise told from cause
+
+
+# --- scontrol ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One record of `scontrol show`; `line` is its text for error reports."""
+
+    fields: Mapping[str, str]
+    line: str
+    command: str
+
+    def need(self, key: str) -> str:
+        """Return the value of a key.
+
+        Raises:
+            UnparsableOutput: the record has no such key.
+        """
+        try:
+            return self.fields[key]
+        except KeyError:
+            raise UnparsableOutput(
+                f"{self.command} printed a record without {key}", command=self.command, line=self.line[:500]
+            ) from None
+
+    def get(self, key: str, default: str = "") -> str:
+        """Return the value of a key, or the default where this version has no such key."""
+        return self.fields.get(key, default)
+
+
+def split_records(text: str, *, first_key: str, command: str) -> Iterator[Record]:
+    """Yield the records of a listing, with or without -o.
+
+    Each begins at the start of a line with `first_key=`. Free text (Reason, Comment, Extra, OS) is kept
+    apart, so that nothing an administrator wrote can pass for a field; other keys count where they
+    first appear.
+
+    Raises:
+        UnparsableOutput: the listing begins with something else, or a word is no Key=Value.
+    """
+    starts = [match.start() for match in re.finditer(rf"^{first_key}=", text, re.MULTILINE)]
+    preamble = text[: starts[0]] if starts else text
+    if preamble.strip():
+        raise UnparsableOutput(
+            f"{command} printed no {first_key}", command=command, line=preamble.strip()[:500]
+        )
+    for start, end in zip(starts, [*starts[1:], len(text)], strict=True):
+        line = text[start:end].strip()
+        yield Record(_fields(line, command), line, command)
+
+
+def _fields(line: str, command: str) -> Mapping[str, str]:
+    body = _OS.sub("", line, count=1)
+    mark = _TEXT_KEYS.search(body)
+    head, tail = (body[: mark.start()], body[mark.start() :]) if mark else (body, "")
+    fields: dict[str, str] = {}
+    for word in head.split():
+        key, equals, value = word.partition("=")
+        if not equals:
+            raise UnparsableOutput(
+                f"{command} printed {word!r}, which is no Key=Value", command=command, line=line[:500]
+            )
+        fields.setdefault(key, value)
+    reason = re.match(r"\s+Reason=(.*)", tail, re.DOTALL)
+    if reason:
+        stamps = list(_STAMP.finditer(reason[1]))
+        text = reason[1][: stamps[-1].start()] if stamps else re.split(r"\s(?:Comment|Extra)=", reason[1])[0]
+        fields["Reason"] = " ".join(text.split())
+    return fields
+
+
+# --- sacctmgr, sshare --------------------------------------------------------------------------------
+
+
+def read_table(text: str, *, command: str, need: frozenset[str]) -> Iterator[Mapping[str, str]]:
+    """Yield the rows of a `-P` table by the names in its header.
+
+    Raises:
+        UnparsableOutput: no header with the needed columns, or a row of another width.
+    """
+    lines = text.splitlines()
+    header = lines[0].split("|") if lines else []
+    if not need <= set(header):
+        raise UnparsableOutput(
+            f"{command} printed no column {', '.join(sorted(need - set(header)))}",
+            command=command,
+            line=lines[0][:500] if lines else "",
+        )
+    for line in lines[1:]:
+        cells = line.split("|")
+        if len(cells) != len(header):
+            raise UnparsableOutput(
+                f"{command} printed {len(cells)} cells under {len(header)} columns",
+                command=command,
+                line=line[:500],
+            )
+        yield dict(zip(header, cells, strict=True))
+
+
+# --- JSON --------------------------------------------------------------------------------------------
+
+
+def open_json(text: str, *, command: str) -> Mapping[str, object]:
+    """Return the JSON object that a program printed; a login banner before it is passed over.
+
+    Raises:
+        SchedulerDown: `errors` is not empty; clients exit 0 even when the controller is dead.
+        UnparsableOutput: there is no whole object.
+    """
+    at = re.search(r"^\{", text, re.MULTILINE)
+    try:
+        found = json.loads(text[at.start() :]) if at else None
+    except (ValueError, RecursionError) as cause:
+        raise UnparsableOutput(f"{command} printed broken JSON", command=command, line=text[:200]) from cause
+    if not isinstance(found, dict):
+        raise UnparsableOutput(f"{command} printed no JSON", command=command, line=text[:200])
+    if found.get("errors"):
+        raise SchedulerDown(
+            f"{command} reports errors", command=command, said=json.dumps(found["errors"])[:500]
+        )
+    return found
+
+
+def json_list(document: Mapping[str, object], key: str, *, command: str) -> list[Mapping[str, object]]:
+    """Return a list of objects from a document.
+
+    Raises:
+        UnparsableOutput: there is none.
+    """
+    rows = document.get(key)
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        raise UnparsableOutput(f"{command} printed no list {key!r}", command=command, line=key)
+    return rows
+
+
+def json_text(value: object) -> str:
+    """Return a JSON string; "" for null.
+
+    Raises:
+        UnparsableOutput: it is something else.
+    """
+    if value is None:
+        return ""
+    if isinstance(value, str):
+        return value
+    raise UnparsableOutput("this JSON value is no text", field="text", text=repr(value)[:200])
+
+
+def json_at(value: object, *path: str) -> object:
+    """Return the member of nested JSON objects, or None where a step is missing."""
+    for key in path:
+        value = value.get(key) if isinstance(value, dict) else None
+    return value
+
+
+def data_parser(document: Mapping[str, object]) -> str:
+    """Return the version of the document's schema: "v0.0.38" (22.05) to "v0.0.44"; "" when not said."""
+    plugin = json_at(document, "meta", "plugin")
+    named = json_at(plugin, "data_parser") or json_at(plugin, "type")
+    return named.rpartition("/")[2].partition("+")[0] if isinstance(named, str) else ""
