@@ -7,7 +7,7 @@ Units: seconds `_s`, MiB `_mib`, plain counts; instants are aware UTC. `None` me
 from collections.abc import Mapping
 from datetime import datetime
 from enum import StrEnum
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -77,7 +77,7 @@ class WriteFile(Frozen):
     mode: int = 0o600
 
 
-type Operation = Exec | ReadFile | ListFiles | MakeDirs | WriteFile
+Operation: TypeAlias = Exec | ReadFile | ListFiles | MakeDirs | WriteFile
 
 
 class Batch(Frozen):
