@@ -1,0 +1,1 @@
+"""How each scheduler speaks: commands out, values in."""
