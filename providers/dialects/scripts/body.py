@@ -47,7 +47,7 @@ def read_body(lines: Sequence[tuple[int, str]]) -> Body:
     """Return what the given numbered lines say. Comments are skipped."""
     found = _Findings()
     generated: list[str] = []
-    for number, line in _outside_heredocs(lines, generated):
+    for number, line in outside_heredocs(lines, generated):
         for command in _commands(line):
             _read_command(found, number, command)
     where = {"software": tuple(sorted(set(found.modules.values())))} if found.modules else {}
@@ -72,13 +72,14 @@ def read_body(lines: Sequence[tuple[int, str]]) -> Body:
 
 def program_words(lines: Sequence[tuple[int, str]]) -> list[str]:
     """Return the first word of every command, in order, without its path."""
-    outside = _outside_heredocs(lines, [])
+    outside = outside_heredocs(lines, [])
     return [command[0].rpartition("/")[2] for _, line in outside for command in _commands(line)]
 
 
-def _outside_heredocs(lines: Sequence[tuple[int, str]], generated: list[str]) -> Iterator[tuple[int, str]]:
+def outside_heredocs(lines: Sequence[tuple[int, str]], generated: list[str]) -> Iterator[tuple[int, str]]:
     """Yield joined logical lines outside here-documents; their texts go to `generated` if scripts."""
-    end, kept, strip_tabs = "", [], False
+    end, strip_tabs = "", False
+    kept: list[str] = []
     held, held_at = "", 0
     for number, line in lines:
         if end:

@@ -31,24 +31,17 @@ def slurm_exact_s(text: str) -> int | None:
     word = text.strip()
     if word.upper() in {"UNLIMITED", "INFINITE", "-1"}:
         return None
-    days, dash, rest = word.partition("-")
-    try:
-        if dash:
-            fields = _ints(rest.split(":")) if rest else [0]
-            if len(fields) > 3:
-                raise Misspelled("too many fields")
-            hours, minutes, seconds = (*fields, 0, 0)[:3]
-            total = _ints([days])[0] * 86_400 + hours * 3600 + minutes * 60 + seconds
-        else:
-            fields = _ints(word.split(":"))
-            if len(fields) > 3:
-                raise Misspelled("too many fields")
-            factors = {1: (60,), 2: (60, 1), 3: (3600, 60, 1)}[len(fields)]
-            total = sum(field * factor for field, factor in zip(fields, factors, strict=True))
-    except Misspelled:
+    match = re.fullmatch(r"(?:([0-9]{1,9})-)?((?:[0-9]{1,9}(?::[0-9]{1,9}){0,2})?)", word)
+    if not match or not word or (match[1] is None and not match[2]):
         forms = "minutes, minutes:seconds, hours:minutes:seconds, days-hours[:minutes[:seconds]]"
-        raise Misspelled(f"not a Slurm time; the forms are {forms}") from None
-    return total or None
+        raise Misspelled(f"not a Slurm time; the forms are {forms}")
+    fields = [int(field) for field in match[2].split(":") if field]
+    if match[1] is not None:
+        factors: tuple[int, ...] = (3600, 60, 1)
+    else:
+        factors = {1: (60,), 2: (60, 1), 3: (3600, 60, 1)}[len(fields)]
+    total = sum(field * factor for field, factor in zip(fields, factors, strict=False))
+    return total + int(match[1] or 0) * 86_400 or None
 
 
 def slurm_limit_s(text: str) -> int | None:
@@ -119,7 +112,7 @@ def pbs_size_bytes(text: str) -> int:
     match = re.fullmatch(rf"([0-9]{{1,{_DIGITS}}})([kmgtp]?)([bw]?)", text.strip(), re.IGNORECASE)
     if not match:
         raise Misspelled("not a PBS size; an integer with b, kb, mb, gb or tb (no fraction)")
-    scale = 1024 ** " kmgtp".index(match[2].lower() or " ")
+    scale: int = 1024 ** " kmgtp".index(match[2].lower() or " ")
     return int(match[1]) * scale * (8 if match[3].lower() == "w" else 1)
 
 
@@ -147,4 +140,5 @@ def sge_memory_mib(text: str) -> int:
     if not match:
         raise Misspelled("not a Grid Engine memory size; a number with K, M, G or k, m, g")
     base = 1024 if match[2].isupper() else 1000
-    return math.ceil(float(match[1]) * base ** " kmgt".index(match[2].lower() or " ") / 1024**2)
+    factor = math.pow(base, " kmgt".index(match[2].lower() or " "))
+    return math.ceil(float(match[1]) * factor / 1024**2)

@@ -42,6 +42,10 @@ class Sheet:
         if why:
             self.reasons[field] = why
 
+    def flag(self, field: str, *lines: int, why: str = "") -> None:
+        """Set a yes-or-no field to yes."""
+        self.put(field, True, *lines, why=why)  # noqa: FBT003  # the value, not a switch
+
     def note(self, kind: Kind, line: int, text: str, why: str) -> None:
         """Remark on one line."""
         self.notes[kind].append(Note(line=line, text=text[:200], why=why[:400]))
