@@ -11,7 +11,7 @@ UNSEEN_AFTER = timedelta(seconds=60)
 """How long an attempt keeps its last state while its site does not answer."""
 LOOKS_BEFORE_LOST = 4
 LOST_AFTER = timedelta(seconds=45)
-"""A submitted job is lost only when the scheduler, accounting included, denied it this often and this long."""
+"""A job is lost only when the scheduler, accounting included, denied it this often and this long."""
 LOOKS_BEFORE_REDISPATCH = 2
 
 _LIVE = {
@@ -31,6 +31,14 @@ _ENDED = {
     JobState.PREEMPTED: (AttemptState.FAILED, Cause.PREEMPTED),
     JobState.CANCELLED: (AttemptState.CANCELLED, Cause.CANCELLED_BY_SITE),
 }
+
+_BY_WORD = {
+    "DEADLINE": Cause.DEADLINE,
+    "BOOT_FAIL": Cause.LAUNCH_FAILED,
+    "LAUNCH_FAILED": Cause.LAUNCH_FAILED,
+    "RECONFIG_FAIL": Cause.LAUNCH_FAILED,
+}
+"""Scheduler's own words that say more than the canonical state."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,18 +105,19 @@ def _meaning(facts: AttemptFacts, look: Observation) -> tuple[AttemptState, Caus
         return _LIVE[look.state], None
     if look.state not in _ENDED:
         return AttemptState.UNKNOWN, None
-    target, cause = _ENDED[look.state]
     word = look.state_raw.upper().split(" ")[0]
-    if word == "DEADLINE":
-        return AttemptState.FAILED, Cause.DEADLINE
-    if word in ("BOOT_FAIL", "LAUNCH_FAILED", "RECONFIG_FAIL") or look.reason_raw == "launch_failed":
-        return AttemptState.FAILED, Cause.LAUNCH_FAILED
-    if target is AttemptState.CANCELLED and facts.cancel_reason:
-        if facts.cancel_reason == "superseded":
-            return AttemptState.SUPERSEDED, None
-        wanted = Cause.DEADLINE if facts.cancel_reason == "deadline" else Cause.CANCELLED_BY_USER
-        return AttemptState.CANCELLED, wanted
-    return target, cause
+    if word in _BY_WORD:
+        return AttemptState.FAILED, _BY_WORD[word]
+    target, cause = _ENDED[look.state]
+    return _as_asked(facts) if target is AttemptState.CANCELLED and facts.cancel_reason else (target, cause)
+
+
+def _as_asked(facts: AttemptFacts) -> tuple[AttemptState, Cause | None]:
+    """Return how an attempt ends whose cancel we asked for."""
+    if facts.cancel_reason == "superseded":
+        return AttemptState.SUPERSEDED, None
+    by_deadline = facts.cancel_reason == "deadline"
+    return AttemptState.CANCELLED, Cause.DEADLINE if by_deadline else Cause.CANCELLED_BY_USER
 
 
 def absent(facts: AttemptFacts, *, now: datetime) -> Fold:
@@ -120,10 +129,7 @@ def absent(facts: AttemptFacts, *, now: datetime) -> Fold:
         return _absent_while_dispatching(facts, looks, changes, now=now)
     if looks >= LOOKS_BEFORE_LOST and now - since >= LOST_AFTER:
         if facts.cancel_reason:
-            target = (
-                AttemptState.SUPERSEDED if facts.cancel_reason == "superseded" else AttemptState.CANCELLED
-            )
-            cause = None if facts.cancel_reason == "superseded" else Cause.CANCELLED_BY_USER
+            target, cause = _as_asked(facts)
             return Fold(target=target, cause=cause, changes=changes)
         changes["reason_explained"] = "The scheduler and its accounting know no job with our key any more."
         return Fold(target=AttemptState.FAILED, cause=Cause.LOST, changes=changes)
@@ -142,12 +148,8 @@ def _absent_while_dispatching(
     if looks < LOOKS_BEFORE_REDISPATCH:
         return Fold(changes=changes)
     if facts.cancel_reason:
-        superseded = facts.cancel_reason == "superseded"
-        return Fold(
-            target=AttemptState.SUPERSEDED if superseded else AttemptState.CANCELLED,
-            cause=None if superseded else Cause.CANCELLED_BY_USER,
-            changes=changes,
-        )
+        target, cause = _as_asked(facts)
+        return Fold(target=target, cause=cause, changes=changes)
     return Fold(
         target=AttemptState.PLANNED,
         changes={"looks_without_trace": 0, "unseen_since": None, "dispatch_started_at": None},

@@ -4,8 +4,6 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from django.db.models import Model
-
 from federation.ledger import Happening
 from orchestrator.lifecycle import (
     ATTEMPT_MOVES,
@@ -20,10 +18,9 @@ from orchestrator.models import Attempt, Task
 from providers.errors import IllegalMove
 
 
-def _swap(row: Model, believed: str, columns: Mapping[str, Any]) -> None:
+def _swap(row: Task | Attempt, believed: str, columns: Mapping[str, Any]) -> None:
     """Write the columns where the row is still in the believed state."""
-    kind = type(row)
-    changed = kind._default_manager.filter(pk=row.pk, state=believed).update(**columns)
+    changed = type(row).objects.filter(pk=row.pk, state=believed).update(**columns)
     if changed == 0:
         raise IllegalMove(f"{row} is no longer {believed}: another worker moved first.", subject=str(row))
     for name, value in columns.items():
