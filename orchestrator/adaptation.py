@@ -51,6 +51,8 @@ class Adaptation:
     """Wall time of the next attempt, where it changes."""
     avoid_place: bool = False
     """Keep the next attempt off the same system × partition × account."""
+    never_there_again: bool = False
+    """The site refused for a reason that will not pass."""
 
 
 def adapt(ended: Ended) -> Adaptation:
@@ -78,6 +80,7 @@ def adapt(ended: Ended) -> Adaptation:
         delay_s=_BACK_OFF_S[step],
         walltime_s=walltime_s,
         avoid_place=cause in _ELSEWHERE,
+        never_there_again=cause is Cause.DISPATCH_REJECTED and not ended.is_retryable,
     )
 
 

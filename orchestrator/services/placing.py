@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
 
 from django.contrib.auth.models import AbstractBaseUser
 
@@ -14,13 +13,14 @@ from federation.models import Connection, System
 from federation.selectors import records_for
 from orchestrator.continuation import next_actions
 from orchestrator.envelope.types import Envelope as EnvelopeValue
+from orchestrator.envelope.types import Range
 from orchestrator.experience import placement_model
 from orchestrator.lifecycle import TaskState
 from orchestrator.models import Attempt, Decision, Task
 from orchestrator.placement.place import place
 from orchestrator.placement.types import Decision as DecisionValue
 from orchestrator.placement.types import Selected
-from orchestrator.services.moves import attempt_event, move_task, task_event
+from orchestrator.services.moves import move_task, task_event
 
 PICKED_UP_WITHIN = timedelta(seconds=10)
 """A planned attempt that no dispatcher took by then is handed out again by the control cycle."""
@@ -113,19 +113,21 @@ def place_task(
     *,
     purpose: str,
     now: datetime,
-    avoid: frozenset[tuple[str, str, str]] = frozenset(),
     actor: str = "facet",
 ) -> Placed:
     """Decide for a task, keep the decision, and plan the attempt or mark the task unschedulable.
 
     Runs inside the caller's transaction; the caller records the events and hands the attempt out on commit.
     """
-    envelope = EnvelopeValue.model_validate(task.envelope.body)
+    envelope = _envelope_now(task)
     excluded = tuple(task.excluded_systems)
-    value = decide(task.user, envelope, now=now, exclude_systems=excluded, avoid=avoid, kind=task.kind)
+    never, avoid = _places(task.plan.get("never", [])), _places(task.plan.get("avoid", []))
+    value = decide(
+        task.user, envelope, now=now, exclude_systems=excluded, avoid=never | avoid, kind=task.kind
+    )
     if value.selected is None and avoid:
         # Better the same place again than none: what failed there may have passed.
-        value = decide(task.user, envelope, now=now, exclude_systems=excluded, kind=task.kind)
+        value = decide(task.user, envelope, now=now, exclude_systems=excluded, avoid=never, kind=task.kind)
     decision = keep(value, user_id=task.user_id, task=task, purpose=purpose, now=now)
     if value.selected is None:
         return _unschedulable(task, decision, value, now=now, actor=actor)
@@ -150,6 +152,20 @@ def place_task(
         },
     )
     return Placed(decision, attempt, (event,))
+
+
+def _places(rows: Sequence[Sequence[str]]) -> frozenset[tuple[str, str, str]]:
+    return frozenset((row[0], row[1], row[2]) for row in rows)
+
+
+def _envelope_now(task: Task) -> EnvelopeValue:
+    """Return the task's envelope, with the wall time that earlier attempts taught."""
+    envelope = EnvelopeValue.model_validate(task.envelope.body)
+    walltime_s = task.plan.get("walltime_s")
+    if not walltime_s:
+        return envelope
+    longer = Range(min=walltime_s, max=max(walltime_s, envelope.walltime_s.max))
+    return envelope.model_copy(update={"walltime_s": longer})
 
 
 def _placed_summary(task: Task, chosen: Selected) -> str:
@@ -193,11 +209,3 @@ def _why_nowhere(value: DecisionValue) -> str:
             counts[rejection.code] = counts.get(rejection.code, 0) + 1
     worst = sorted(counts, key=lambda code: (-counts[code], code))[:3]
     return "rejected for " + ", ".join(f"{code} ({counts[code]})" for code in worst)
-
-
-def started_event(attempt: Attempt, data: dict[str, Any]) -> Happening:
-    """Return the event that an attempt was handed to its scheduler."""
-    where = f"{attempt.system.slug}/{attempt.partition}"
-    return attempt_event(
-        attempt, "attempt.dispatched", f"job {attempt.job_id} accepted by {where}", data=data
-    )
