@@ -1,7 +1,7 @@
-"""Handing one attempt to its scheduler: intent committed → site asked, no transaction open → answer committed.
+"""Handing an attempt to its scheduler: commit the intent, ask the site, commit what came back.
 
-A process killed anywhere in between leaves an attempt in `dispatching`; the control cycle then asks the site for
-the key before anything is submitted again.
+A process killed anywhere in between leaves an attempt in `dispatching`; the control cycle then asks the site
+for the key before anything is submitted again.
 """
 
 from dataclasses import dataclass

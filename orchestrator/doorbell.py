@@ -1,4 +1,4 @@
-"""Telling a worker that there is something to do now. Losing a ring costs a moment: the clock finds the work too."""
+"""Telling a worker that there is work now. A lost ring costs a moment: the clock finds the work too."""
 
 from collections.abc import Callable
 
