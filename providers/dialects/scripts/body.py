@@ -48,6 +48,8 @@ def read_body(lines: Sequence[tuple[int, str]]) -> Body:
     found = _Findings()
     generated: list[str] = []
     for number, line in outside_heredocs(lines, generated):
+        if line.lstrip().startswith("#"):
+            continue
         for command in _commands(line):
             _read_command(found, number, command)
     where = {"software": tuple(sorted(set(found.modules.values())))} if found.modules else {}
@@ -72,12 +74,12 @@ def read_body(lines: Sequence[tuple[int, str]]) -> Body:
 
 def program_words(lines: Sequence[tuple[int, str]]) -> list[str]:
     """Return the first word of every command, in order, without its path."""
-    outside = outside_heredocs(lines, [])
+    outside = [pair for pair in outside_heredocs(lines, []) if not pair[1].lstrip().startswith("#")]
     return [command[0].rpartition("/")[2] for _, line in outside for command in _commands(line)]
 
 
 def outside_heredocs(lines: Sequence[tuple[int, str]], generated: list[str]) -> Iterator[tuple[int, str]]:
-    """Yield joined logical lines outside here-documents; their texts go to `generated` if scripts."""
+    """Yield joined logical lines (comments too) outside here-documents; scripts in these go to `generated`."""
     end, strip_tabs = "", False
     kept: list[str] = []
     held, held_at = "", 0
@@ -100,7 +102,7 @@ def outside_heredocs(lines: Sequence[tuple[int, str]], generated: list[str]) -> 
             opened = _HEREDOC.search(whole.replace("<<<", ""))
             if opened:
                 strip_tabs, end = bool(opened[1]), opened[3]
-            yield at, whole
+        yield at, whole
     if held:
         yield held_at, held
 

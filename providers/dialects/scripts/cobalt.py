@@ -3,7 +3,6 @@
 Source: qsub(1) of Cobalt 1.0 as documented by the Argonne facility.
 """
 
-
 from providers.dialects.scripts.layout import lay_out, remark_on_strays, with_plain_dashes
 from providers.dialects.scripts.quantities import minutes_or_hms_s, whole_number
 from providers.dialects.scripts.sheet import Sheet

@@ -4,7 +4,6 @@ Source: flux-batch(1) and RFC 36: the prefix may follow any characters that are 
 directive after the first command is an error. Figures count per slot.
 """
 
-
 from providers.dialects.scripts.layout import lay_out, with_plain_dashes
 from providers.dialects.scripts.quantities import flux_limit_s, whole_number
 from providers.dialects.scripts.sheet import Sheet

@@ -18,7 +18,9 @@ _VALUED = (
     "n R W M q P G J o oo e eo cwd gpu w U m app u env L sp We c C D F S v p T Ep E g k b t i is f data "
     "nnodes alloc_flags sla jsdl Zs ti hostfile network clusters stage freq outdir"
 )
-_OPTIONS = dict.fromkeys(_VALUED.split(), 1) | dict.fromkeys(["x", "B", "N", "r", "rn", "H", "K", "I", "Ip", "Is", "XF", "ptl", "ul", "Q"], 0)
+_OPTIONS = dict.fromkeys(_VALUED.split(), 1) | dict.fromkeys(
+    ["x", "B", "N", "r", "rn", "H", "K", "I", "Ip", "Is", "XF", "ptl", "ul", "Q"], 0
+)
 _WORDS = {
     "q": "partition", "P": "account", "o": "output_path", "oo": "output_path", "e": "error_path",
     "eo": "error_path", "cwd": "workdir", "w": "dependency", "U": "reservation",

@@ -16,7 +16,39 @@ from providers.dialects.scripts.words import Given, read_dash_options, words_of
 
 _OPTIONS = (
     dict.fromkeys(
-        ["N", "l", "t", "tc", "wd", "o", "e", "j", "q", "P", "A", "S", "v", "M", "m", "r", "R", "p", "a", "c", "ckpt", "dl", "hold_jid", "hold_jid_ad", "b", "now", "w", "ar", "jc", "js"], 1
+        [
+            "N",
+            "l",
+            "t",
+            "tc",
+            "wd",
+            "o",
+            "e",
+            "j",
+            "q",
+            "P",
+            "A",
+            "S",
+            "v",
+            "M",
+            "m",
+            "r",
+            "R",
+            "p",
+            "a",
+            "c",
+            "ckpt",
+            "dl",
+            "hold_jid",
+            "hold_jid_ad",
+            "b",
+            "now",
+            "w",
+            "ar",
+            "jc",
+            "js",
+        ],
+        1,
     )
     | dict.fromkeys(["cwd", "V", "h", "clear", "hard", "soft", "notify", "terse", "sync"], 0)
     | {"pe": 2}
