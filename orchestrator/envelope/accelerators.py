@@ -25,8 +25,8 @@ VENDOR_OF: dict[str, Vendor] = {word: vendor for vendor, words in _VENDORS.items
 KNOWN_ACCELERATORS = frozenset(VENDOR_OF)
 
 _ONE_SIZE_GIB = {
-    "titanrtx": 24, "rtx2080ti": 11, "rtx3090": 24, "rtx4090": 24, "p100": 16, "a40": 48, "a10": 24, "a30": 24,
-    "t4": 16, "l4": 24, "l40": 48, "l40s": 48, "h200": 141, "mi250x": 128, "max1550": 128,
+    "titanrtx": 24, "rtx2080ti": 11, "rtx3090": 24, "rtx4090": 24, "p100": 16, "a40": 48, "a10": 24,
+    "a30": 24, "t4": 16, "l4": 24, "l40": 48, "l40s": 48, "h200": 141, "mi250x": 128, "max1550": 128,
 }  # fmt: skip
 _NOISE = re.compile(
     r"nvidia|geforce|tesla|quadro|amd|instinct|intel|gpu|data ?center|series|ponte ?vecchio|pvc"

@@ -28,7 +28,7 @@ def normalize(given: EnvelopeInput, *, pointer: str = "/envelope") -> Envelope:
     reasons: dict[str, str] = {}
     gpus = _gpus(given, reasons)
     nodes = _at_least_one(faults, given.nodes, f"{pointer}/nodes", "nodes", reasons)
-    cpus = _cpus(faults, given, gpus, nodes, reasons, pointer)
+    cpus = _cpus(faults, given, gpus=gpus, nodes=nodes, reasons=reasons, pointer=pointer)
     _check_sizes(faults, given, gpus, pointer)
     if given.memory_mib is None:
         reasons["memory_mib"] = "not given: the site's default"
@@ -77,6 +77,7 @@ def _gpus(given: EnvelopeInput, reasons: dict[str, str]) -> Range:
 def _cpus(
     faults: Faults,
     given: EnvelopeInput,
+    *,
     gpus: Range,
     nodes: Range | None,
     reasons: dict[str, str],

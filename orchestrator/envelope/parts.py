@@ -269,7 +269,8 @@ def _points(reader: Reader, value: object, pointer: str) -> tuple[ScalingPoint, 
 def read_policy(reader: Reader, value: object, pointer: str) -> Policy | None:
     """Return where the task may run."""
     names = (
-        "allow_systems", "exclude_systems", "exclude_partitions", "prefer", "objective", "deadline", "max_charge",
+        "allow_systems", "exclude_systems", "exclude_partitions", "prefer", "objective", "deadline",
+        "max_charge",
     )  # fmt: skip
     members = reader.members(value, pointer, names)
     if members is None:

@@ -6,9 +6,11 @@ from orchestrator.envelope.parts import ARCHITECTURE_ALIASES, ARCHITECTURES, RUN
 
 def envelope_input_schema() -> dict[str, object]:
     """Return the schema of the input form, with a description of every field."""
-    memory = {"anyOf": [_integer("memory_mib"), _string("'64G', '512MiB', '1.5TB'; powers of 1024")]}
+    memory: dict[str, object] = {
+        "anyOf": [_integer("memory_mib"), _string("'64G', '512MiB', '1.5TB'; powers of 1024")]
+    }
     duration_text = "'1-12:00:00', '2:30:00', '90' (minutes, as Slurm), 'PT2H' (ISO 8601), '2h30m'"
-    duration = {"anyOf": [_integer("walltime_s"), _string(duration_text)]}
+    duration: dict[str, object] = {"anyOf": [_integer("walltime_s"), _string(duration_text)]}
     properties: dict[str, object] = {
         "gpus": _range(_integer("gpus"), "GPUs in total. Default 0; 1 when an accelerator is named."),
         "cpus": _range(_integer("cpus"), "CPUs in total. Default: one per GPU or node, at least one."),

@@ -17,7 +17,8 @@ _CONTAINERS = {"apptainer", "singularity", "docker", "podman", "podman-hpc", "sh
 _RUNTIMES = {"ch-run": "charliecloud"}
 _WITH_VALUE = {
     "-B", "--bind", "--env", "--env-file", "--pwd", "-H", "--home", "--overlay", "-W", "--workdir", "-S",
-    "--scratch", "-v", "--volume", "-e", "-w", "--mount", "-u", "--user", "--name", "--network", "--entrypoint",
+    "--scratch", "-v", "--volume", "-e", "-w", "--mount", "-u", "--user", "--name", "--network",
+    "--entrypoint",
 }  # fmt: skip
 LAUNCHERS = {
     "srun",
@@ -79,7 +80,7 @@ def program_words(lines: Sequence[tuple[int, str]]) -> list[str]:
 
 
 def outside_heredocs(lines: Sequence[tuple[int, str]], generated: list[str]) -> Iterator[tuple[int, str]]:
-    """Yield joined logical lines (comments too) outside here-documents; scripts in these go to `generated`."""
+    """Yield joined logical lines outside here-documents, comments too; scripts in these go to `generated`."""
     end, strip_tabs = "", False
     kept: list[str] = []
     held, held_at = "", 0

@@ -11,8 +11,8 @@ from providers.dialects.scripts.types import ScriptRequest, Span
 from providers.dialects.scripts.words import Given, read_long_options, table, words_of
 
 COBALT = table(
-    "nodecount/n proccount time/t queue/q project/A attrs jobname outputprefix/O output/o error/e debuglog cwd "
-    "env mode dependencies notify/M kernel inputfile/i geometry umask user_list run_users",
+    "nodecount/n proccount time/t queue/q project/A attrs jobname outputprefix/O output/o error/e debuglog "
+    "cwd env mode dependencies notify/M kernel inputfile/i geometry umask user_list run_users",
     "held/h preemptable disable_preboot interactive/I debug version verbose/v",
 )
 _WORDS = {

@@ -18,8 +18,8 @@ FLUX_BATCH = table(
     "exclusive/x label-io/l unbuffered/u verbose/v quiet dry-run",
 )
 _WORDS = {
-    "queue": "partition", "bank": "account", "job-name": "job_name", "cwd": "workdir", "output": "output_path",
-    "error": "error_path", "dependency": "dependency",
+    "queue": "partition", "bank": "account", "job-name": "job_name", "cwd": "workdir",
+    "output": "output_path", "error": "error_path", "dependency": "dependency",
 }  # fmt: skip
 _COUNTS = ("nodes", "nslots", "cores-per-slot", "gpus-per-slot")
 

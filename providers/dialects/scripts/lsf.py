@@ -6,6 +6,7 @@ of bare memory figures (LSF_UNIT_FOR_LIMITS) and whether rusage[mem] counts per 
 
 import math
 import re
+from collections.abc import Sequence
 
 from providers.dialects.scripts.layout import lay_out, remark_on_strays, with_plain_dashes
 from providers.dialects.scripts.quantities import lsf_limit_s, lsf_memory_mib, whole_number
@@ -16,11 +17,10 @@ from providers.dialects.scripts.words import Given, read_dash_options, words_of
 
 _VALUED = (
     "n R W M q P G J o oo e eo cwd gpu w U m app u env L sp We c C D F S v p T Ep E g k b t i is f data "
-    "nnodes alloc_flags sla jsdl Zs ti hostfile network clusters stage freq outdir"
+    "nnodes alloc_flags sla jsdl Zs ti hostfile network clusters stage freq outdir Q"
 )
-_OPTIONS = dict.fromkeys(_VALUED.split(), 1) | dict.fromkeys(
-    ["x", "B", "N", "r", "rn", "H", "K", "I", "Ip", "Is", "XF", "ptl", "ul", "Q"], 0
-)
+_FLAGS = "x B N r rn H K I Ip Is XF ptl ul"
+_OPTIONS = dict.fromkeys(_VALUED.split(), 1) | dict.fromkeys(_FLAGS.split(), 0)
 _WORDS = {
     "q": "partition", "P": "account", "o": "output_path", "oo": "output_path", "e": "error_path",
     "eo": "error_path", "cwd": "workdir", "w": "dependency", "U": "reservation",
@@ -45,25 +45,28 @@ def read_lsf(
         words = words_of(sheet, number, with_plain_dashes(sheet, number, rest))
         given.extend(read_dash_options(sheet, number, words, _OPTIONS))
     remark_on_strays(sheet, layout, "#BSUB")
-    unit = unit_for_limits[0] if unit_for_limits else None
     # Slots and hosts come first: the other figures count per slot or per host.
     for one in sorted(given, key=lambda option: option.name not in {"n", "nnodes"}):
         _place(sheet, one)
+    _read_requirements(sheet, given, unit=unit_for_limits, per_host=memory_per_host)
+    return sheet.request(layout.read_body(sheet))
+
+
+def _read_requirements(sheet: Sheet, given: Sequence[Given], *, unit: str | None, per_host: bool) -> None:
     sections = [found for one in given if one.name == "R" for found in _sections(sheet, one)]
     for name, content, line in sections:
         if name == "span":
             _read_span(sheet, content, line)
     for name, content, line in sections:
         if name == "rusage":
-            _read_rusage(sheet, content, line, unit=unit or "M", per_host=memory_per_host)
+            _read_rusage(sheet, content, line, unit=(unit or "M")[0], per_host=per_host)
         elif name == "select":
             _read_select(sheet, content, line)
     for one in given:
         if one.name == "gpu":
             _read_gpu(sheet, one.value or "", one.line)
         elif one.name == "M":
-            _read_limit(sheet, one, unit or "K")
-    return sheet.request(layout.read_body(sheet))
+            _read_limit(sheet, one, (unit or "K")[0])
 
 
 def _place(sheet: Sheet, one: Given) -> None:
@@ -73,14 +76,9 @@ def _place(sheet: Sheet, one: Given) -> None:
     elif one.name == "n":
         _read_slots(sheet, value, line)
     elif one.name == "nnodes":
-        count = sheet.quantity(whole_number, value, line, "-nnodes")
-        if count:
-            sheet.put("nodes", Span(min=count, max=count), line)
-            sheet.flag("exclusive", line)
+        _read_hosts(sheet, value, line)
     elif one.name == "W":
-        seconds = sheet.quantity(lsf_limit_s, value, line, "-W")
-        if seconds:
-            sheet.put("walltime_s", Span(min=seconds, max=seconds), line, why="hours:minutes")
+        _read_run_limit(sheet, value, line)
     elif one.name == "J":
         _read_name(sheet, value, line)
     elif one.name == "x":
@@ -89,6 +87,19 @@ def _place(sheet: Sheet, one: Given) -> None:
         sheet.note("ignored", line, f"-{one.name} {value}".strip(), "says nothing about what the job needs")
     elif one.name not in {"R", "gpu", "M"}:
         sheet.extra.append(f"-{one.name} {value}".strip())
+
+
+def _read_run_limit(sheet: Sheet, value: str, line: int) -> None:
+    seconds = sheet.quantity(lsf_limit_s, value, line, "-W")
+    if seconds:
+        sheet.put("walltime_s", Span(min=seconds, max=seconds), line, why="hours:minutes")
+
+
+def _read_hosts(sheet: Sheet, value: str, line: int) -> None:
+    count = sheet.quantity(whole_number, value, line, "-nnodes")
+    if count:
+        sheet.put("nodes", Span(min=count, max=count), line)
+        sheet.flag("exclusive", line)
 
 
 def _read_slots(sheet: Sheet, value: str, line: int) -> None:

@@ -102,9 +102,7 @@ def _reckon(sheet: Sheet, resources: dict[str, tuple[str, int]]) -> None:
 def _reckon_resource(sheet: Sheet, name: str, amount: str, line: int, *, chunked: bool) -> None:
     counted = {"ncpus": "cpus", "ngpus": "gpus", "mpiprocs": "tasks", "procs": "cpus"}
     if name == "walltime":
-        seconds = sheet.quantity(colon_s, amount, line, "walltime")
-        if seconds:
-            sheet.put("walltime_s", Span(min=seconds, max=seconds), line)
+        _reckon_walltime(sheet, amount, line)
     elif name in {"mem", "pmem", "vmem"}:
         _reckon_memory(sheet, name, amount, line)
     elif name in counted and not chunked:
@@ -117,14 +115,18 @@ def _reckon_resource(sheet: Sheet, name: str, amount: str, line: int, *, chunked
             sheet.put("local_scratch_mib", mib, line, why="a total of the job")
     elif name in {"storage", "filesystems"}:
         sheet.put("filesystems", tuple(re.split(r"[+:]", amount)), line)
-    elif name == "feature" and amount:
-        sheet.extra.append(f"-l feature={amount}")
-    elif name in {"wd", "pvmem", "cput", "file", "software", "naccesspolicy", "advres", "qos"}:
+    elif name in {"feature", "wd", "pvmem", "cput", "file", "software", "naccesspolicy", "advres", "qos"}:
         sheet.extra.append(f"-l {name}={amount}" if amount else f"-l {name}")
     else:
         sheet.note(
             "not_understood", line, f"-l {name}={amount}", f"resource {name} is of this site's own making"
         )
+
+
+def _reckon_walltime(sheet: Sheet, amount: str, line: int) -> None:
+    seconds = sheet.quantity(colon_s, amount, line, "walltime")
+    if seconds:
+        sheet.put("walltime_s", Span(min=seconds, max=seconds), line)
 
 
 def _reckon_memory(sheet: Sheet, name: str, amount: str, line: int) -> None:

@@ -14,45 +14,9 @@ from providers.dialects.scripts.text import ScriptText
 from providers.dialects.scripts.types import ArrayAsk, MemoryAsk, ScriptRequest, Span
 from providers.dialects.scripts.words import Given, read_dash_options, words_of
 
-_OPTIONS = (
-    dict.fromkeys(
-        [
-            "N",
-            "l",
-            "t",
-            "tc",
-            "wd",
-            "o",
-            "e",
-            "j",
-            "q",
-            "P",
-            "A",
-            "S",
-            "v",
-            "M",
-            "m",
-            "r",
-            "R",
-            "p",
-            "a",
-            "c",
-            "ckpt",
-            "dl",
-            "hold_jid",
-            "hold_jid_ad",
-            "b",
-            "now",
-            "w",
-            "ar",
-            "jc",
-            "js",
-        ],
-        1,
-    )
-    | dict.fromkeys(["cwd", "V", "h", "clear", "hard", "soft", "notify", "terse", "sync"], 0)
-    | {"pe": 2}
-)
+_VALUED = "N l t tc wd o e j q P A S v M m r R p a c ckpt dl hold_jid hold_jid_ad b now w ar jc js"
+_FLAGS = "cwd V h clear hard soft notify terse sync"
+_OPTIONS = dict.fromkeys(_VALUED.split(), 1) | dict.fromkeys(_FLAGS.split(), 0) | {"pe": 2}
 _WORDS = {
     "N": "job_name", "q": "partition", "P": "account", "A": "account", "wd": "workdir", "o": "output_path",
     "e": "error_path", "hold_jid": "dependency", "hold_jid_ad": "dependency", "ar": "reservation",

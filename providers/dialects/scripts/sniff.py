@@ -39,8 +39,8 @@ _READERS: Mapping[Dialect, Callable[[ScriptText], ScriptRequest]] = {
     "sge": read_sge,
 }
 _OVERLAID = (
-    "nodes", "tasks", "cpus", "gpus", "gpus_per_node", "gpu_types", "memory_mib", "memory_asked", "walltime_s",
-    "partition", "account", "job_name", "output_path", "error_path", "array", "dependency",
+    "nodes", "tasks", "cpus", "gpus", "gpus_per_node", "gpu_types", "memory_mib", "memory_asked",
+    "walltime_s", "partition", "account", "job_name", "output_path", "error_path", "array", "dependency",
 )  # fmt: skip
 
 
