@@ -15,7 +15,8 @@ from providers.dialects.scripts.words import Given, read_long_options, table, wo
 
 OARSUB = table(
     "resource/l property/p queue/q project name/n stdout/O stderr/E directory/d type/t array "
-    "array-param-file reservation/r anterior/a notify checkpoint signal stagein import-job-key-from-file stagein-md5sum",
+    "array-param-file reservation/r anterior/a notify checkpoint signal stagein "
+    "import-job-key-from-file stagein-md5sum",
     "hold interactive/I resubmit use-job-key/k scanscript/S",
 )
 _WORDS = {
