@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from decimal import Decimal
+from itertools import islice
 
 from federation.types import Health, ResourceRecord
 from orchestrator.envelope.types import Envelope
@@ -20,8 +21,10 @@ from orchestrator.placement.capacity import (
 )
 from orchestrator.placement.charge import cap_for, charge_for, credit_for
 from orchestrator.placement.compatibility import compatibility
-from orchestrator.placement.sizing import closes_too_soon, limit_codes, node_counts, targets
+from orchestrator.placement.sizing import checked, closes_too_soon, limit_codes, node_counts, targets
 from orchestrator.placement.types import Rejection, rejection
+
+MAX_LAYOUTS_SCANNED = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +46,17 @@ class Asked:
         return fitting or tuple(kind for kind in self.kinds if kind.gpus) or self.kinds
 
     def smallest_layout(self) -> Layout | None:
-        """Return the minimum on the fewest nodes that hold it, None when no nodes do."""
+        """Return the minimum on the fewest nodes within every cap, else on the fewest; None when none hold it."""
         layouts = node_counts(
             targets(self.envelope)[0], envelope=self.envelope, kinds=self.usable_kinds, record=self.record
         )
-        return next(layouts, None)
+        first: Layout | None = None
+        for layout in islice(layouts, MAX_LAYOUTS_SCANNED):
+            sized = checked(layout, self.envelope, self.record, budgets=self.budgets, now=self.now)
+            if not sized.dropped:
+                return layout
+            first = first or layout
+        return first
 
 
 def failures(asked: Asked) -> tuple[Rejection, ...]:

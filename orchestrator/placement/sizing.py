@@ -127,10 +127,10 @@ def _with_walltimes(
 ) -> list[Sized]:
     """Return the layout at the longest wall time allowed, and where that breaks a cap, at the shortest."""
     longest = walltime_granted(envelope, record)
-    sized = _checked(replace(layout, walltime_s=longest), envelope, record, budgets=budgets, now=now)
+    sized = checked(replace(layout, walltime_s=longest), envelope, record, budgets=budgets, now=now)
     if not sized.dropped or longest == envelope.walltime_s.min:
         return [sized]
-    return [sized, _checked(layout, envelope, record, budgets=budgets, now=now)]
+    return [sized, checked(layout, envelope, record, budgets=budgets, now=now)]
 
 
 def walltime_granted(envelope: Envelope, record: ResourceRecord) -> int:
@@ -139,7 +139,7 @@ def walltime_granted(envelope: Envelope, record: ResourceRecord) -> int:
     return max(envelope.walltime_s.min, min([envelope.walltime_s.max, *caps]))
 
 
-def _checked(
+def checked(
     layout: Layout,
     envelope: Envelope,
     record: ResourceRecord,

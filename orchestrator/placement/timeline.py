@@ -77,7 +77,7 @@ class NodeSteps:
         self.version += 1
 
     def close(self, start_s: int, end_s: int) -> None:
-        """Leave nothing free from `start_s` until `end_s`: the node is in maintenance."""
+        """Leave nothing free from `start_s` until `end_s`: the node is given whole, or in maintenance."""
         for index in range(self._cut(start_s), self._cut(end_s)):
             self.cpus[index] = self.memory_mib[index] = self.gpus[index] = 0
         self.version += 1
@@ -106,9 +106,10 @@ class NodeTimelines:
     The answer is the smallest (start, node index): it does not depend on what was asked before.
     """
 
-    def __init__(self, nodes: Sequence[NodeSteps]) -> None:
-        """Take the nodes in the order in which they are filled."""
+    def __init__(self, nodes: Sequence[NodeSteps], *, is_exclusive: bool = False) -> None:
+        """Take the nodes in the order in which they are filled; exclusive ones are taken whole."""
         self.nodes = list(nodes)
+        self.is_exclusive = is_exclusive
         self._heaps: dict[_Key, list[_Bound]] = {}
 
     def earliest(self, need: Need, duration_s: int, *, after_s: int = 0) -> int | None:
@@ -123,7 +124,10 @@ class NodeTimelines:
             return None
         start, chosen = found
         for index in chosen:
-            self.nodes[index].take(start, start + duration_s, need.cpus, need.memory_mib, need.gpus)
+            if self.is_exclusive:
+                self.nodes[index].close(start, start + duration_s)
+            else:
+                self.nodes[index].take(start, start + duration_s, need.cpus, need.memory_mib, need.gpus)
         return start
 
     def _window(self, need: Need, duration_s: int, after_s: int) -> tuple[int, list[int]] | None:
@@ -250,6 +254,11 @@ class NodeCounts:
             for index in range(first, after):
                 self.free[index] -= need.nodes
         return start
+
+    def close(self, start_s: int, end_s: int) -> None:
+        """Leave no node free from `start_s` until `end_s`: the partition is in maintenance."""
+        for index in range(self._cut(start_s), self._cut(end_s)):
+            self.free[index] = 0
 
     def _fits_node(self, need: Need) -> bool:
         kinds_fit = need.kinds is None or self.node.kinds is None or bool(need.kinds & self.node.kinds)
