@@ -144,7 +144,10 @@ def lay_out(
     fitting = tuple(
         kind
         for kind in kinds
-        if kind.up and kind.gpus >= gpus_per_node and kind.cpus >= cpus_per_node and kind.memory_mib >= asked_mib
+        if kind.up
+        and kind.gpus >= gpus_per_node
+        and kind.cpus >= cpus_per_node
+        and kind.memory_mib >= asked_mib
     )
     if sum(kind.up for kind in fitting) < nodes:
         return None

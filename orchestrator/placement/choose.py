@@ -34,7 +34,16 @@ PARTS = (
 """What each place of a key stands for; the first two are the score, the rest are tie-breaks."""
 
 Key = tuple[
-    int, Decimal, int, int, Decimal, tuple[int, int], int, tuple[str, str, str, str], int, tuple[int, int, int]
+    int,
+    Decimal,
+    int,
+    int,
+    Decimal,
+    tuple[int, int],
+    int,
+    tuple[str, str, str, str],
+    int,
+    tuple[int, int, int],
 ]
 
 

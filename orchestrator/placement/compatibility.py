@@ -15,7 +15,9 @@ def compatibility(envelope: Envelope, record: ResourceRecord) -> list[Rejection]
         found += _software(envelope.software, record.software, record.system)
     found += _software(envelope.parallel, record.parallel, record.system)
     found += _words("network_missing", "network", envelope.network, record.network, record.system)
-    found += _words("filesystem_missing", "filesystem", envelope.filesystem, record.filesystems, record.system)
+    found += _words(
+        "filesystem_missing", "filesystem", envelope.filesystem, record.filesystems, record.system
+    )
     return found
 
 
@@ -26,7 +28,9 @@ def _container(envelope: Envelope, record: ResourceRecord) -> list[Rejection]:
     if any(runtime in record.containers for runtime in wanted.runtime or record.containers):
         return []
     have = ", ".join(record.containers) or "no container runtime"
-    remedy = f"{record.system} offers {have}; name one of them in container.runtime or run without a container."
+    remedy = (
+        f"{record.system} offers {have}; name one of them in container.runtime or run without a container."
+    )
     required = wanted.runtime or ("any",)
     return [rejection("container_unsupported", required=required, observed=record.containers, remedy=remedy)]
 
@@ -41,10 +45,14 @@ def _software(
         versions = versions_of.get(package.name.lower())
         label = f"{package.name} {package.version or ''}".strip()
         if versions is None:
-            remedy = f"{system} does not list {package.name}; install it in the task's environment or drop it."
+            remedy = (
+                f"{system} does not list {package.name}; install it in the task's environment or drop it."
+            )
             found.append(rejection("software_missing", required=label, observed=None, remedy=remedy))
         elif package.version and versions and not _any_satisfies(versions, package.version):
-            remedy = f"{system} has {package.name} {', '.join(versions)}; widen the version {package.version}."
+            remedy = (
+                f"{system} has {package.name} {', '.join(versions)}; widen the version {package.version}."
+            )
             found.append(rejection("software_version", required=label, observed=versions, remedy=remedy))
     return found
 

@@ -141,9 +141,7 @@ def _from_points(points: Sequence[ScalingPoint], layout: Layout) -> float:
     return known[-1][1]
 
 
-def _learned_runtime_s(
-    envelope: Envelope, layout: Layout, model: PlacementModel, work: Work
-) -> float | None:
+def _learned_runtime_s(envelope: Envelope, layout: Layout, model: PlacementModel, work: Work) -> float | None:
     """Return the median of the kind's runs, each brought to this size; None with fewer than three."""
     samples = model.runtimes.get(work.kind, ()) if work.kind is not None else ()
     if len(samples) < MIN_HISTORY:
@@ -154,7 +152,9 @@ def _learned_runtime_s(
         serial = scaling.serial_fraction
     brought = []
     for sample in samples:
-        reference, size = (sample.gpus, layout.gpus) if layout.gpus and sample.gpus else (sample.cpus, layout.cpus)
+        reference, size = (
+            (sample.gpus, layout.gpus) if layout.gpus and sample.gpus else (sample.cpus, layout.cpus)
+        )
         brought.append(sample.runtime_s * (serial + (1 - serial) * reference / max(size, 1)))
     return median(brought)
 
@@ -173,9 +173,7 @@ def _speed(envelope: Envelope, layout: Layout, record: ResourceRecord, model: Pl
     return own / model.speed("", named[0]) if named else own
 
 
-def preparation_for(
-    envelope: Envelope, record: ResourceRecord, *, model: PlacementModel, work: Work
-) -> int:
+def preparation_for(envelope: Envelope, record: ResourceRecord, *, model: PlacementModel, work: Work) -> int:
     """Return the time to prepare the environment: none where present, half of it where not known."""
     environment = work.environment
     if environment is None and envelope.container is not None:

@@ -99,9 +99,7 @@ def _releases(running: Iterable[RunningShare], end_of: EndOf) -> dict[str, list[
     return found
 
 
-def _shared_steps(
-    node: NodeView, releases: list[_Release], unseen_s: int
-) -> list[tuple[int, int, int, int]]:
+def _shared_steps(node: NodeView, releases: list[_Release], unseen_s: int) -> list[tuple[int, int, int, int]]:
     """Return a shared node's free resources: what is free, then what each job gives back, at last all."""
     totals = (node.cpus, memory_of(node.memory_mib), node.gpus)
     free = (0, 0, 0)

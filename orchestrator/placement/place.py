@@ -4,68 +4,22 @@ Each record is judged by every rule on the minimum request; where it passes, eve
 maximum is laid out, planned and priced, and the best shape of all records wins.
 """
 
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from decimal import Decimal
 
 from federation.types import ResourceRecord
 from orchestrator.envelope.types import Envelope
 from orchestrator.placement import trace
-from orchestrator.placement.capacity import Layout
-from orchestrator.placement.charge import charge_for, credit_for
-from orchestrator.placement.choose import KNOWN_OBJECTIVES, RISK_AVERSE, Aim, Key, key_of, misses, tie_break
-from orchestrator.placement.estimate import Work, estimates_for, record_times
+from orchestrator.placement.cache import Commitment, PlanCache
+from orchestrator.placement.capacity import Layout, Target, lay_out, suitable_kinds
+from orchestrator.placement.choose import KNOWN_OBJECTIVES, RISK_AVERSE, Aim, misses, tie_break
+from orchestrator.placement.estimate import Work
+from orchestrator.placement.judge import Judged, Option, Question, judge
 from orchestrator.placement.model import PlacementModel
-from orchestrator.placement.plan import Commitment, PlanCache
-from orchestrator.placement.rules import Asked, failures, snapshot_age_s
-from orchestrator.placement.sizing import shapes
-from orchestrator.placement.types import (
-    Candidate,
-    Decision,
-    Estimates,
-    Rejection,
-    Selected,
-    Shape,
-    Size,
-    SizeTried,
-    Sizing,
-    rejection,
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Question:
-    """One request with everything that is the same for all records."""
-
-    envelope: Envelope
-    aim: Aim
-    model: PlacementModel
-    cache: PlanCache
-    work: Work
-    now: datetime
-    budgets: Mapping[str, Decimal]
-    exclude_systems: frozenset[str]
-
-
-@dataclass(frozen=True, slots=True)
-class Option:
-    """A feasible shape on one record with its estimates and its place in the order."""
-
-    record: ResourceRecord
-    layout: Layout
-    estimates: Estimates
-    key: Key
-
-
-@dataclass(frozen=True, slots=True)
-class Judged:
-    """One record: its best option, or why there is none, and every size that was tried."""
-
-    record: ResourceRecord
-    best: Option | None
-    rejections: tuple[Rejection, ...]
-    tried: tuple[SizeTried, ...]
+from orchestrator.placement.relax import closest_change
+from orchestrator.placement.types import Candidate, Decision, Selected, Shape, Size, SizeTried, Sizing
 
 
 def place(
@@ -148,89 +102,38 @@ def _question(
     return Question(envelope, aim, model, cache, work, now, budgets, exclude_systems), warnings
 
 
-def judge(question: Question, record: ResourceRecord) -> Judged:
-    """Return the best shape of one record, or every reason why it has none."""
-    record = _behind_commitments(question, record)
-    kinds = question.cache.kinds_of(record.nodes)
-    asked = Asked(
-        question.envelope, record, kinds, question.now, question.budgets, question.exclude_systems
-    )
-    rejections = failures(asked)
-    if rejections:
-        return Judged(record, None, rejections, ())
-    options, tried = [], []
-    for sized in shapes(
-        question.envelope, record, kinds=kinds, budgets=question.budgets, now=question.now
-    ):
-        option = None if sized.dropped else option_for(question, record, sized.layout)
-        if option is not None:
-            options.append(option)
-        dropped = sized.dropped or (() if option else ("maintenance_window",))
-        tried.append(_tried(sized.layout, dropped, option))
-    if not options:
-        return Judged(record, None, _nothing_left(record, tried), tuple(tried))
-    best = min(options, key=lambda option: option.key)
-    return Judged(record, best, (), tuple(tried))
+def reserve(
+    cache: PlanCache, decision: Decision, *, envelope: Envelope, records: Sequence[ResourceRecord]
+) -> None:
+    """Put a decision into the plan, so that the next one on the same records is planned behind it.
 
+    An unschedulable decision takes nothing. `envelope` and `records` are those it was made from.
 
-def _behind_commitments(question: Question, record: ResourceRecord) -> ResourceRecord:
-    """Return the record with the jobs and credit of choices made since its snapshot."""
-    jobs = question.cache.committed_jobs(record.system)
-    if not jobs:
-        return record
-    limits = replace(record.limits, submitted_jobs=record.limits.submitted_jobs + jobs)
-    credit = record.credit_left
-    if credit is not None:
-        credit -= question.cache.committed_amount(record.system, record.account)
-    return replace(record, limits=limits, credit_left=credit)
-
-
-def option_for(question: Question, record: ResourceRecord, layout: Layout) -> Option | None:
-    """Return a layout with its estimates and key; None when the plan never finds a window for it."""
-    plan = question.cache.plan_of(record, now=question.now, model=question.model)
-    forecast = plan.forecast(layout)
-    if record.queue.is_visible and (forecast.limits_s is None or forecast.means_s is None):
-        return None
-    envelope, model, work = question.envelope, question.model, question.work
-    age_s = snapshot_age_s(record, question.now)
-    estimates = estimates_for(
-        envelope,
-        record,
-        layout,
-        forecast,
-        times=record_times(envelope, record, model=model, work=work, age_s=age_s),
-        charge=charge_for(layout, record),
-        model=model,
-        work=work,
-    )
-    credit = credit_for(record, question.budgets)
-    key = key_of(question.aim, envelope, record, layout, estimates, credit=credit)
-    return Option(record, layout, estimates, key)
-
-
-def _tried(layout: Layout, dropped: tuple[str, ...], option: Option | None) -> SizeTried:
-    return SizeTried(
-        nodes=layout.nodes,
-        gpus=layout.gpus,
-        cpus=layout.cpus,
-        walltime_s=layout.walltime_s,
-        dropped=dropped,
-        completion_s=option.estimates.completion_s if option else None,
-    )
-
-
-def _nothing_left(record: ResourceRecord, tried: list[SizeTried]) -> tuple[Rejection, ...]:
-    """Return the reasons why no size is left although the minimum passed every rule."""
-    codes = dict.fromkeys(code for size in tried for code in size.dropped)
-    place = f"{record.system}/{record.partition}"
-    return tuple(
-        rejection(
-            code,
-            required="a size between minimum and maximum",
-            observed="none",
-            remedy=f"No size of this task finds room at {place} ({code}); widen its ranges or wait.",
+    Raises:
+        LookupError: the selected candidate is not among the records.
+    """
+    chosen = decision.selected
+    if chosen is None:
+        return
+    place_of = (chosen.system, chosen.partition, chosen.account, chosen.qos)
+    record = next((r for r in records if (r.system, r.partition, r.account, r.qos) == place_of), None)
+    if record is None:
+        raise LookupError(place_of)
+    shape = chosen.shape
+    kinds = suitable_kinds(cache.kinds_of(record.nodes), envelope, gpus=shape.gpus)
+    target = Target(shape.gpus, shape.cpus, shape.memory_mib)
+    layout = lay_out(target, shape.nodes, envelope=envelope, kinds=kinds, record=record)
+    if layout is None:
+        raise LookupError(place_of)
+    cache.commit(
+        Commitment(
+            system=chosen.system,
+            partition=chosen.partition,
+            account=chosen.account,
+            layout=replace(layout, walltime_s=shape.walltime_s),
+            runtime_s=chosen.estimates.runtime_s,
+            amount=chosen.estimates.charge.amount,
         )
-        for code in codes or {"nodes": None}
     )
 
 
@@ -286,9 +189,7 @@ def _warnings(question: Question, options: list[Option]) -> list[str]:
     return found
 
 
-def _candidates(
-    question: Question, judged: list[Judged], options: list[Option]
-) -> tuple[Candidate, ...]:
+def _candidates(question: Question, judged: list[Judged], options: list[Option]) -> tuple[Candidate, ...]:
     rank_of = {id(option): rank for rank, option in enumerate(options, start=1)}
     found = []
     for each in judged:

@@ -4,14 +4,12 @@ Running jobs free their nodes when they end; eligible waiting jobs are given the
 order (conservative reservations); ours comes last among equals. The plan is made twice: once as if every
 job used its whole time limit, once with the share of its limit such a job used before.
 
-Plans are memoized per snapshot in a `PlanCache`; choices made meanwhile are reserved in it, so that each
-task of a group is planned behind the ones placed before it.
+Plans are memoized per snapshot in a `PlanCache` (see cache.py).
 """
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
-from decimal import Decimal
 from statistics import median_low
 
 from federation.types import NodeView, PendingShare, ResourceRecord, RunningShare
@@ -290,76 +288,3 @@ def _free_by_kind(
 
 def _is_idle(node: NodeView) -> bool:
     return node.is_idle or (node.cpus_free >= node.cpus and node.gpus_free >= node.gpus)
-
-
-@dataclass(frozen=True, slots=True)
-class Commitment:
-    """A choice made since the snapshot, to be planned behind."""
-
-    system: str
-    partition: str
-    account: str | None
-    layout: Layout
-    runtime_s: int
-    amount: Decimal
-
-
-class PlanCache:
-    """Plans of one instant, memoized by the identity of the queue and nodes they were made from.
-
-    Use one cache for one set of records and one `now`; it keeps them alive, so identities stay unique.
-    Own choices reserved here delay, count and cost for every later question to the same cache.
-    """
-
-    def __init__(self) -> None:
-        """Start with no plan and no commitment."""
-        self._plans: dict[tuple[object, ...], PartitionPlan] = {}
-        self._kinds: dict[int, tuple[tuple[NodeView, ...], tuple[NodeKind, ...]]] = {}
-        self._commitments: list[Commitment] = []
-        self._models: dict[int, PlacementModel] = {}
-
-    def kinds_of(self, nodes: tuple[NodeView, ...]) -> tuple[NodeKind, ...]:
-        """Return the kinds of a tuple of nodes, computed once."""
-        found = self._kinds.get(id(nodes))
-        if found is None:
-            found = self._kinds[id(nodes)] = (nodes, node_kinds(nodes))
-        return found[1]
-
-    def plan_of(self, record: ResourceRecord, *, now: datetime, model: PlacementModel) -> PartitionPlan:
-        """Return the plan of a record's partition with every commitment made there."""
-        key = (
-            record.system,
-            record.partition,
-            id(record.queue),
-            id(record.nodes),
-            record.own_priority,
-            record.user,
-            record.limits,
-            record.maintenance,
-            record.is_exclusive,
-            now,
-            id(model),
-        )
-        plan = self._plans.get(key)
-        if plan is None:
-            self._models[id(model)] = model
-            plan = self._plans[key] = build_plan(record, now=now, model=model)
-        for commitment in self._commitments[plan.reserved :]:
-            if (commitment.system, commitment.partition) == (record.system, record.partition):
-                plan.reserve(commitment.layout, commitment.runtime_s)
-        plan.reserved = len(self._commitments)
-        return plan
-
-    def commit(self, commitment: Commitment) -> None:
-        """Put a choice into every plan of its partition, made or still to be made."""
-        self._commitments.append(commitment)
-
-    def committed_jobs(self, system: str) -> int:
-        """Return how many choices were made at a system."""
-        return sum(commitment.system == system for commitment in self._commitments)
-
-    def committed_amount(self, system: str, account: str | None) -> Decimal:
-        """Return what the choices made on an account will be charged at most."""
-        return sum(
-            (c.amount for c in self._commitments if (c.system, c.account) == (system, account)), Decimal(0)
-        )

@@ -87,7 +87,9 @@ def endpoint_health(asked: Asked) -> list[Rejection]:
         return [rejection("endpoint_stale", required=record.max_age_s, observed=None, remedy=remedy)]
     age_s = snapshot_age_s(record, asked.now)
     if record.health is Health.STALE or age_s > record.max_age_s:
-        remedy = f"{record.system} was last seen {age_s} s ago, the limit is {record.max_age_s} s; probe it now."
+        remedy = (
+            f"{record.system} was last seen {age_s} s ago, the limit is {record.max_age_s} s; probe it now."
+        )
         return [rejection("endpoint_stale", required=record.max_age_s, observed=age_s, remedy=remedy)]
     return []
 
@@ -123,9 +125,7 @@ def blocked_partition(asked: Asked) -> list[Rejection]:
     place = f"{record.system}/{record.partition}"
     if record.blocked is not None:
         remedy = f"{place} is blocked ({record.blocked}); use another partition or ask an operator."
-        found.append(
-            rejection("partition_blocked", required="open", observed=record.blocked, remedy=remedy)
-        )
+        found.append(rejection("partition_blocked", required="open", observed=record.blocked, remedy=remedy))
     if record.partition_state.lower() != "up":
         remedy = f"The site set {place} to {record.partition_state}; wait until it is up."
         found.append(
@@ -169,7 +169,9 @@ def accelerator(asked: Asked) -> list[Rejection]:
     if wanted is None or any(memory_matches(kind, wanted) for kind in right_type):
         return []
     if not right_type:
-        remedy = f"{place} has {', '.join(have)}; add one of them to accelerator.types if the work runs on it."
+        remedy = (
+            f"{place} has {', '.join(have)}; add one of them to accelerator.types if the work runs on it."
+        )
         required = wanted.types or (wanted.vendor or "any",)
         return [rejection("accelerator_type", required=required, observed=have, remedy=remedy)]
     most = max((kind.gpu_memory_mib or 0 for kind in right_type), default=0)
@@ -237,7 +239,9 @@ def _wrong_layout(asked: Asked, up: list[NodeKind]) -> Rejection:
         f"Nodes of {place} have {widest['gpus']} GPUs; {least.gpus} GPUs with {least.cpus} CPUs cannot be laid out "
         f"{asked_nodes}: widen nodes or gpus."
     )
-    return rejection("gpus_per_node_shape", required=least.gpus, observed=widest["gpus"] * nodes, remedy=remedy)
+    return rejection(
+        "gpus_per_node_shape", required=least.gpus, observed=widest["gpus"] * nodes, remedy=remedy
+    )
 
 
 def wall_time(asked: Asked, layout: Layout | None) -> list[Rejection]:
@@ -300,7 +304,9 @@ def credit(asked: Asked, layout: Layout | None) -> list[Rejection]:
             rejection("credit_exceeded", required=str(charge.amount), observed=str(left), remedy=remedy)
         )
     if cap is not None and charge.amount > cap:
-        remedy = f"Raise policy.max_charge.{record.system} from {cap} to {charge.amount} {unit}, or ask for less."
+        remedy = (
+            f"Raise policy.max_charge.{record.system} from {cap} to {charge.amount} {unit}, or ask for less."
+        )
         found.append(
             rejection("charge_over_cap", required=str(charge.amount), observed=str(cap), remedy=remedy)
         )

@@ -50,7 +50,9 @@ class NodeSteps:
         self.gpus = [step[3] for step in steps]
         self.version = 0
 
-    def earliest(self, cpus: int, memory_mib: int, gpus: int, duration_s: int, after_s: int = 0) -> int | None:
+    def earliest(
+        self, cpus: int, memory_mib: int, gpus: int, duration_s: int, after_s: int = 0
+    ) -> int | None:
         """Return the first start at or after `after_s` of a window that is free all along."""
         times, free_cpus, free_memory, free_gpus = self.times, self.cpus, self.memory_mib, self.gpus
         last = len(times) - 1
@@ -196,7 +198,9 @@ class NodeTimelines:
             parent = self._parent(key)
             if parent is None:
                 kinds = need.kinds
-                heap = [(0, i, -1) for i, node in enumerate(self.nodes) if kinds is None or node.kind in kinds]
+                heap = [
+                    (0, i, -1) for i, node in enumerate(self.nodes) if kinds is None or node.kind in kinds
+                ]
             else:
                 heap = [(bound, index, -1) for bound, index, _ in parent]
             heapify(heap)
@@ -276,5 +280,3 @@ class NodeCounts:
         self.times.insert(index + 1, at_s)
         self.free.insert(index + 1, self.free[index])
         return index + 1
-
-
