@@ -1,1 +1,1 @@
-"""Placement: which system, partition, account and shape a task should get, and why; a pure function of facts."""
+"""Placement: which system, partition, account and shape a task gets, and why; a pure function."""

@@ -39,6 +39,7 @@ class PlanCache:
         self._kinds: dict[int, tuple[tuple[NodeView, ...], tuple[NodeKind, ...]]] = {}
         self._commitments: list[Commitment] = []
         self._models: dict[int, tuple[PlacementModel, str]] = {}
+        self._records: dict[int, tuple[ResourceRecord, str]] = {}
         self._live: dict[tuple[int, int], tuple[ResourceRecord, str]] = {}
 
     def kinds_of(self, nodes: tuple[NodeView, ...]) -> tuple[NodeKind, ...]:
@@ -92,6 +93,14 @@ class PlanCache:
         found = self._models.get(id(model))
         if found is None:
             found = self._models[id(model)] = (model, trace.digest(model))
+        return found[1]
+
+    def record_digest(self, record: ResourceRecord) -> str:
+        """Return the digest of a record, computed once."""
+        found = self._records.get(id(record))
+        if found is None:
+            digest = trace.record_digest(record, self.live_digest(record))
+            found = self._records[id(record)] = (record, digest)
         return found[1]
 
     def live_digest(self, record: ResourceRecord) -> str:

@@ -112,6 +112,11 @@ class Layout:
     kinds: tuple[NodeKind, ...]
 
     @property
+    def kind_indices(self) -> frozenset[int]:
+        """Return the kinds by index."""
+        return frozenset([kind.index for kind in self.kinds])
+
+    @property
     def smallest_kind(self) -> NodeKind:
         """Return the least specialised kind that will do."""
         return self.kinds[0]

@@ -34,7 +34,7 @@ def charge_for(layout: Layout, record: ResourceRecord) -> Charge:
 
 
 def credit_for(record: ResourceRecord, budgets: Mapping[str, Decimal]) -> Decimal | None:
-    """Return what this task may use at the record's site: the smaller of credit and budget, None = no bound."""
+    """Return what this task may use at a record's site: the smaller of credit and budget; None = all."""
     bounds = [bound for bound in (record.credit_left, budgets.get(record.system)) if bound is not None]
     return min(bounds) if bounds else None
 

@@ -13,7 +13,7 @@ from federation.types import ResourceRecord
 from orchestrator.envelope.types import OBJECTIVES, Envelope
 from orchestrator.placement.capacity import Layout
 from orchestrator.placement.charge import credit_share
-from orchestrator.placement.types import Estimates
+from orchestrator.placement.estimate import ShapeTimes
 
 GRID_S = 5
 RISK_AVERSE = "risk_averse"
@@ -63,7 +63,7 @@ def key_of(
     envelope: Envelope,
     record: ResourceRecord,
     layout: Layout,
-    estimates: Estimates,
+    estimates: ShapeTimes,
     *,
     credit: Decimal | None,
 ) -> Key:
@@ -88,7 +88,7 @@ def grid(seconds: int) -> int:
     return seconds // GRID_S
 
 
-def misses(envelope: Envelope, layout: Layout, estimates: Estimates, *, now: datetime) -> int:
+def misses(envelope: Envelope, layout: Layout, estimates: ShapeTimes, *, now: datetime) -> int:
     """Return how many promises a shape would break: to end within its wall time, and by the deadline.
 
     The deadline is missed when the p90 completion passes it.
@@ -99,7 +99,7 @@ def misses(envelope: Envelope, layout: Layout, estimates: Estimates, *, now: dat
     return int(overruns) + int(late)
 
 
-def _score(aim: Aim, estimates: Estimates, completion: int) -> Decimal:
+def _score(aim: Aim, estimates: ShapeTimes, completion: int) -> Decimal:
     if aim.objective == "lowest_charge":
         return estimates.charge.amount
     if aim.objective == "soonest_start":
@@ -111,10 +111,8 @@ def _score(aim: Aim, estimates: Estimates, completion: int) -> Decimal:
 def waste(envelope: Envelope, record: ResourceRecord, layout: Layout) -> tuple[int, int]:
     """Return the GPUs held or kept from others without need, and the GPU memory over what was asked."""
     kind = layout.smallest_kind
-    if record.is_exclusive or layout.gpus == 0:
-        idle = layout.nodes * kind.gpus - layout.gpus
-    else:
-        idle = 0
+    keeps_all = record.is_exclusive or layout.gpus == 0
+    idle = layout.nodes * kind.gpus - layout.gpus if keeps_all else 0
     wanted = envelope.accelerator.min_memory_mib if envelope.accelerator is not None else None
     excess = max(0, (kind.gpu_memory_mib or 0) - (wanted or 0)) * layout.gpus
     return idle, excess

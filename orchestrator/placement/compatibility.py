@@ -74,7 +74,7 @@ def _words(
             code,
             required=word,
             observed=have,
-            remedy=f"{system} offers {', '.join(have) or 'none that is known'}; drop {word} from {envelope_field}.",
+            remedy=f"{system} offers {', '.join(have) or 'none known'}; drop {word} from {envelope_field}.",
         )
         for word in wanted
         if word.lower() not in known

@@ -6,6 +6,7 @@ with the age of the snapshot.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from math import ceil, log, sqrt
 from statistics import median
 from typing import Literal
@@ -134,7 +135,7 @@ def _from_points(points: Sequence[ScalingPoint], layout: Layout) -> float:
     size = max(size, 1)
     if size <= known[0][0]:
         return known[0][1] * known[0][0] / size
-    for (left, left_s), (right, right_s) in zip(known, known[1:], strict=False):
+    for (left, left_s), (right, right_s) in pairwise(known):
         if left <= size <= right and left < right:
             share = log(size / left) / log(right / left)
             return float(left_s * (right_s / left_s) ** share)
@@ -227,34 +228,67 @@ def record_times(
     )
 
 
-def estimates_for(
+@dataclass(frozen=True, slots=True)
+class ShapeTimes:
+    """The times and the charge of one shape, before they are written down as `Estimates`."""
+
+    wait_s: Quantiles
+    wait: WaitBasis
+    runtime_s: int
+    runtime_p90_s: int
+    runtime_source: RuntimeSource
+    preparation_s: int
+    transfer_s: int
+    dispatch_s: int
+    completion_s: int
+    completion_p90_s: int
+    charge: Charge
+
+    def written(self) -> Estimates:
+        """Return the same figures as part of a decision."""
+        return Estimates(
+            wait_s=self.wait_s,
+            wait=self.wait,
+            runtime_s=self.runtime_s,
+            runtime_p90_s=self.runtime_p90_s,
+            runtime_source=self.runtime_source,
+            preparation_s=self.preparation_s,
+            transfer_s=self.transfer_s,
+            dispatch_s=self.dispatch_s,
+            completion_s=self.completion_s,
+            completion_p90_s=self.completion_p90_s,
+            charge=self.charge,
+        )
+
+
+def times_for(
     envelope: Envelope,
     record: ResourceRecord,
     layout: Layout,
-    forecast: Forecast,
+    waiting: tuple[Quantiles, WaitBasis],
     *,
-    times: RecordTimes,
+    shared: RecordTimes,
     charge: Charge,
     model: PlacementModel,
     work: Work,
-) -> Estimates:
+) -> ShapeTimes:
     """Return the times of one shape; stage-in comes before the wait unless the model says they overlap."""
-    wait, basis = wait_for(record, forecast, model=model, age_s=times.age_s)
+    wait, basis = waiting
     runtime_s, runtime_p90_s, source = runtime_for(envelope, layout, record, model=model, work=work)
 
     def completion(wait_s: int, run_s: int) -> int:
         queued = wait_s + record.dispatch_s
-        before = max(queued, times.transfer_s) if model.overlaps_transfers else queued + times.transfer_s
-        return before + times.preparation_s + run_s
+        before = max(queued, shared.transfer_s) if model.overlaps_transfers else queued + shared.transfer_s
+        return before + shared.preparation_s + run_s
 
-    return Estimates(
+    return ShapeTimes(
         wait_s=wait,
         wait=basis,
         runtime_s=runtime_s,
         runtime_p90_s=runtime_p90_s,
         runtime_source=source,
-        preparation_s=times.preparation_s,
-        transfer_s=times.transfer_s,
+        preparation_s=shared.preparation_s,
+        transfer_s=shared.transfer_s,
         dispatch_s=record.dispatch_s,
         completion_s=completion(wait.p50, runtime_s),
         completion_p90_s=completion(wait.p90, runtime_p90_s),

@@ -9,13 +9,14 @@ from federation.types import ResourceRecord
 from orchestrator.envelope.types import Envelope
 from orchestrator.placement.cache import PlanCache
 from orchestrator.placement.capacity import Layout
-from orchestrator.placement.charge import charge_for, credit_for
+from orchestrator.placement.charge import credit_for
 from orchestrator.placement.choose import Aim, Key, key_of
-from orchestrator.placement.estimate import Work, estimates_for, record_times
+from orchestrator.placement.estimate import RecordTimes, ShapeTimes, Work, record_times, times_for, wait_for
 from orchestrator.placement.model import PlacementModel
+from orchestrator.placement.plan import Forecast, PartitionPlan
 from orchestrator.placement.rules import Asked, failures, snapshot_age_s
-from orchestrator.placement.sizing import shapes
-from orchestrator.placement.types import Estimates, Rejection, SizeTried, rejection
+from orchestrator.placement.sizing import Sized, shapes
+from orchestrator.placement.types import Quantiles, Rejection, SizeTried, WaitBasis, rejection
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +39,7 @@ class Option:
 
     record: ResourceRecord
     layout: Layout
-    estimates: Estimates
+    estimates: ShapeTimes
     key: Key
 
 
@@ -61,8 +62,9 @@ def judge(question: Question, record: ResourceRecord) -> Judged:
     if rejections:
         return Judged(record, None, rejections, ())
     options, tried = [], []
+    desk = _desk(question, record)
     for sized in shapes(question.envelope, record, kinds=kinds, budgets=question.budgets, now=question.now):
-        option = None if sized.dropped else option_for(question, record, sized.layout)
+        option = None if sized.dropped else desk.option_for(sized)
         if option is not None:
             options.append(option)
         dropped = sized.dropped or (() if option else ("maintenance_window",))
@@ -85,27 +87,51 @@ def _behind_commitments(question: Question, record: ResourceRecord) -> ResourceR
     return replace(record, limits=limits, credit_left=credit)
 
 
-def option_for(question: Question, record: ResourceRecord, layout: Layout) -> Option | None:
-    """Return a layout with its estimates and key; None when the plan never finds a window for it."""
-    plan = question.cache.plan_of(record, now=question.now, model=question.model)
-    forecast = plan.forecast(layout)
-    if record.queue.is_visible and (forecast.limits_s is None or forecast.means_s is None):
-        return None
-    envelope, model, work = question.envelope, question.model, question.work
+@dataclass(slots=True)
+class _Desk:
+    """What the shapes of one record share while they are estimated."""
+
+    question: Question
+    record: ResourceRecord
+    plan: PartitionPlan
+    shared: RecordTimes
+    credit: Decimal | None
+    waits: dict[Forecast, tuple[Quantiles, WaitBasis]]
+
+    def option_for(self, sized: Sized) -> Option | None:
+        """Return a layout with its times and key; None when the plan never finds a window for it."""
+        question, record, layout = self.question, self.record, sized.layout
+        forecast = self.plan.forecast(layout)
+        if record.queue.is_visible and (forecast.limits_s is None or forecast.means_s is None):
+            return None
+        waiting = self.waits.get(forecast)
+        if waiting is None:
+            waiting = wait_for(record, forecast, model=question.model, age_s=self.shared.age_s)
+            self.waits[forecast] = waiting
+        times = times_for(
+            question.envelope,
+            record,
+            layout,
+            waiting,
+            shared=self.shared,
+            charge=sized.charge,
+            model=question.model,
+            work=question.work,
+        )
+        key = key_of(question.aim, question.envelope, record, layout, times, credit=self.credit)
+        return Option(record, layout, times, key)
+
+
+def _desk(question: Question, record: ResourceRecord) -> _Desk:
     age_s = snapshot_age_s(record, question.now)
-    estimates = estimates_for(
-        envelope,
-        record,
-        layout,
-        forecast,
-        times=record_times(envelope, record, model=model, work=work, age_s=age_s),
-        charge=charge_for(layout, record),
-        model=model,
-        work=work,
+    return _Desk(
+        question=question,
+        record=record,
+        plan=question.cache.plan_of(record, now=question.now, model=question.model),
+        shared=record_times(question.envelope, record, model=question.model, work=question.work, age_s=age_s),
+        credit=credit_for(record, question.budgets),
+        waits={},
     )
-    credit = credit_for(record, question.budgets)
-    key = key_of(question.aim, envelope, record, layout, estimates, credit=credit)
-    return Option(record, layout, estimates, key)
 
 
 def _tried(layout: Layout, dropped: tuple[str, ...], option: Option | None) -> SizeTried:

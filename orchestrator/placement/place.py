@@ -56,10 +56,17 @@ def place(
     """
     ordered = sorted(records, key=lambda record: (record.key, record.qos or ""))
     question, warnings = _question(
-        envelope, now=now, model=model, cache=cache or PlanCache(), work=work or Work(), budgets=budgets or {},
-        objective=objective, risk_averse=risk_averse, exclude_systems=frozenset(exclude_systems),
+        envelope,
+        now=now,
+        model=model,
+        cache=cache or PlanCache(),
+        work=work or Work(),
+        budgets=budgets or {},
+        objective=objective,
+        risk_averse=risk_averse,
+        exclude_systems=frozenset(exclude_systems),
         diversity_load=diversity_load or {},
-    )  # fmt: skip
+    )
     judged = [judge(question, record) for record in ordered]
     options = sorted((each.best for each in judged if each.best is not None), key=lambda option: option.key)
     warnings += _warnings(question, options)
@@ -157,7 +164,7 @@ def _selected(option: Option) -> Selected:
         account=record.account,
         qos=record.qos,
         shape=shape_of(option.layout),
-        estimates=option.estimates,
+        estimates=option.estimates.written(),
     )
 
 
@@ -206,7 +213,7 @@ def _candidates(question: Question, judged: list[Judged], options: list[Option])
                 rejections=each.rejections,
                 sizing=_sizing(question.envelope, best.layout, each.tried) if best else None,
                 shape=shape_of(best.layout) if best else None,
-                estimates=best.estimates if best else None,
+                estimates=best.estimates.written() if best else None,
                 rank=rank,
                 tie_break=behind,
             )
@@ -242,5 +249,5 @@ def _input_hash(question: Question, records: list[ResourceRecord]) -> str:
             "work": question.work,
             "commitments": question.cache.commitments_digest(),
         },
-        [trace.record_digest(record, question.cache.live_digest(record)) for record in records],
+        [question.cache.record_digest(record) for record in records],
     )

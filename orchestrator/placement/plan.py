@@ -152,7 +152,7 @@ def need_of(layout: Layout) -> Need:
         cpus=layout.cpus_per_node,
         memory_mib=layout.memory_per_node_mib,
         gpus=layout.gpus_per_node,
-        kinds=frozenset(kind.index for kind in layout.kinds),
+        kinds=layout.kind_indices,
     )
 
 

@@ -118,7 +118,7 @@ def _lower(envelope: Envelope, name: str, most: Figure) -> Edit | None:
     """Lower a range's minimum to what is there; a node count that does not fit is dropped."""
     bounds: Range | None = getattr(envelope, name)
     if name == "gpus" and isinstance(most, int) and envelope.nodes is not None and most >= envelope.gpus.min:
-        return _edit(envelope, "nodes", None, _range(envelope.nodes), None, WORD_COST)
+        return _edit(envelope, "nodes", None, change=(_range(envelope.nodes), None), cost=WORD_COST)
     if not isinstance(most, int) or most < 1 or bounds is None:
         return None
     if most >= bounds.min:
@@ -127,7 +127,7 @@ def _lower(envelope: Envelope, name: str, most: Figure) -> Edit | None:
             return None
     lowered = Range(min=most, max=max(most, min(bounds.max, most)))
     cost = (bounds.min - most) / max(bounds.min, 1)
-    return _edit(envelope, name, lowered, f"{bounds.min}", f"{most}", cost, label=f"{name}.min")
+    return _edit(envelope, name, lowered, change=(bounds.min, most), cost=cost, label=f"{name}.min")
 
 
 def _range(bounds: Range) -> str:
@@ -135,9 +135,16 @@ def _range(bounds: Range) -> str:
 
 
 def _edit(
-    envelope: Envelope, name: str, value: object, current: Figure, proposed: Figure, cost: float,
-    *, label: str | None = None,
-) -> Edit:  # fmt: skip
+    envelope: Envelope,
+    name: str,
+    value: object,
+    *,
+    change: tuple[Figure, Figure],
+    cost: float,
+    label: str | None = None,
+) -> Edit:
+    """Return the envelope with one field replaced; `change` is what a person sees: from, to."""
+    current, proposed = change
     return Edit(envelope.model_copy(update={name: value}), label or name, current, proposed, cost)
 
 
@@ -147,7 +154,12 @@ def _raise_cap(envelope: Envelope, record: ResourceRecord, failed: Rejection) ->
     policy = envelope.policy.model_copy(update={"max_charge": caps})
     cost = float((needed - cap) / needed) if needed else WORD_COST
     return _edit(
-        envelope, "policy", policy, str(cap), str(needed), cost, label=f"policy.max_charge.{record.system}"
+        envelope,
+        "policy",
+        policy,
+        change=(str(cap), str(needed)),
+        cost=cost,
+        label=f"policy.max_charge.{record.system}",
     )
 
 
@@ -173,7 +185,7 @@ def _admit(envelope: Envelope, record: ResourceRecord, failed: Rejection) -> Edi
         return None
     changed: Policy = policy.model_copy(update=kept)
     before, after = getattr(policy, name), getattr(changed, name)
-    return _edit(envelope, "policy", changed, before, after, WORD_COST, label=f"policy.{name}")
+    return _edit(envelope, "policy", changed, change=(before, after), cost=WORD_COST, label=f"policy.{name}")
 
 
 def _drop_word(envelope: Envelope, record: ResourceRecord, failed: Rejection) -> Edit | None:
@@ -181,22 +193,28 @@ def _drop_word(envelope: Envelope, record: ResourceRecord, failed: Rejection) ->
     code = failed.code
     if code == "architecture_mismatch" and record.architecture is not None:
         wider = (*envelope.architecture, record.architecture)
-        return _edit(envelope, "architecture", wider, envelope.architecture, wider, WORD_COST)
+        return _edit(envelope, "architecture", wider, change=(envelope.architecture, wider), cost=WORD_COST)
     if code in {"accelerator_type", "accelerator_memory"} and envelope.accelerator is not None:
         return _other_accelerator(envelope, envelope.accelerator, failed)
     if code == "accelerator_absent":
         none = Range(min=0, max=envelope.gpus.max)
-        return _edit(envelope, "gpus", none, envelope.gpus.min, 0, 2 * WORD_COST, label="gpus.min")
+        return _edit(
+            envelope, "gpus", none, change=(envelope.gpus.min, 0), cost=2 * WORD_COST, label="gpus.min"
+        )
     if code == "container_unsupported" and envelope.container is not None and record.containers:
         other = envelope.container.model_copy(
             update={"runtime": (*envelope.container.runtime, *record.containers)}
         )
-        label = "container.runtime"
         return _edit(
-            envelope, "container", other, envelope.container.runtime, other.runtime, WORD_COST, label=label
+            envelope,
+            "container",
+            other,
+            change=(envelope.container.runtime, other.runtime),
+            cost=WORD_COST,
+            label="container.runtime",
         )
     if code == "container_unsupported":
-        return _edit(envelope, "container", None, failed.required, None, WORD_COST)
+        return _edit(envelope, "container", None, change=(failed.required, None), cost=WORD_COST)
     return _drop_from_list(envelope, failed)
 
 
@@ -208,7 +226,11 @@ def _other_accelerator(envelope: Envelope, wanted: Accelerator, failed: Rejectio
         asked = max(wanted.min_memory_mib or 1, 1)
         cost = (asked - failed.observed) / asked
         return _edit(
-            envelope, "accelerator", lower, wanted.min_memory_mib, failed.observed, cost,
+            envelope,
+            "accelerator",
+            lower,
+            change=(wanted.min_memory_mib, failed.observed),
+            cost=cost,
             label="accelerator.min_memory_mib",
         )  # fmt: skip
     have = tuple(t for t in failed.observed if t != "unknown") if isinstance(failed.observed, tuple) else ()
@@ -217,7 +239,14 @@ def _other_accelerator(envelope: Envelope, wanted: Accelerator, failed: Rejectio
     types = (*wanted.types, *have) if wanted.types else ()
     wider = wanted.model_copy(update={"types": types, "vendor": None})
     before: Figure = wanted.types or wanted.vendor
-    return _edit(envelope, "accelerator", wider, before, types or have, WORD_COST, label="accelerator.types")
+    return _edit(
+        envelope,
+        "accelerator",
+        wider,
+        change=(before, types or have),
+        cost=WORD_COST,
+        label="accelerator.types",
+    )
 
 
 def _drop_from_list(envelope: Envelope, failed: Rejection) -> Edit | None:
@@ -227,11 +256,13 @@ def _drop_from_list(envelope: Envelope, failed: Rejection) -> Edit | None:
             listed = getattr(envelope, name)
             kept = tuple(each for each in listed if f"{each.name} {each.version or ''}".strip() != word)
             if len(kept) < len(listed):
-                return _edit(envelope, name, kept, word, None, WORD_COST, label=f"{name}.{word.split(maxsplit=1)[0]}")
+                return _edit(
+                    envelope, name, kept, word, None, WORD_COST, label=f"{name}.{word.split(maxsplit=1)[0]}"
+                )
     names = {"network_missing": "network", "filesystem_missing": "filesystem"}
     if failed.code in names:
         name = names[failed.code]
         words = getattr(envelope, name)
         kept = tuple(each for each in words if each != word)
-        return _edit(envelope, name, kept, words, kept, WORD_COST)
+        return _edit(envelope, name, kept, change=(words, kept), cost=WORD_COST)
     return None

@@ -40,13 +40,13 @@ class Asked:
 
     @property
     def usable_kinds(self) -> tuple[NodeKind, ...]:
-        """Return the kinds the minimum may use; where no accelerator fits, all with GPUs, to judge the rest."""
+        """Return the kinds the minimum may use; where no accelerator fits, all with GPUs."""
         gpus = self.envelope.gpus.min
         fitting = suitable_kinds(self.kinds, self.envelope, gpus=gpus)
         return fitting or tuple(kind for kind in self.kinds if kind.gpus) or self.kinds
 
     def smallest_layout(self) -> Layout | None:
-        """Return the minimum on the fewest nodes within every cap, else on the fewest; None when none hold it."""
+        """Return the minimum on the fewest nodes within every cap, else on the fewest; None = nowhere."""
         layouts = node_counts(
             targets(self.envelope)[0], envelope=self.envelope, kinds=self.usable_kinds, record=self.record
         )
@@ -151,7 +151,7 @@ def architecture(asked: Asked) -> list[Rejection]:
     wanted, have = asked.envelope.architecture, asked.record.architecture
     if not wanted or have in wanted:
         return []
-    remedy = f"{asked.record.system} is {have or 'of unknown architecture'}; build for it and add it to architecture."
+    remedy = f"{asked.record.system} is {have or 'unknown'}; add it to architecture if the work runs on it."
     return [rejection("architecture_mismatch", required=wanted, observed=have, remedy=remedy)]
 
 
@@ -236,7 +236,7 @@ def _wrong_layout(asked: Asked, up: list[NodeKind]) -> Rejection:
             return rejection(code, required=total, observed=most, remedy=remedy)
     asked_nodes = f"on {nodes} nodes" if asked.envelope.nodes else "in even shares"
     remedy = (
-        f"Nodes of {place} have {widest['gpus']} GPUs; {least.gpus} GPUs with {least.cpus} CPUs cannot be laid out "
+        f"Nodes of {place} have {widest['gpus']} GPUs; {least.gpus} with {least.cpus} CPUs cannot be spread "
         f"{asked_nodes}: widen nodes or gpus."
     )
     return rejection(
@@ -250,7 +250,7 @@ def wall_time(asked: Asked, layout: Layout | None) -> list[Rejection]:
     caps = [cap for cap in (record.max_walltime_s, record.limits.max_walltime_s) if cap is not None]
     place = f"{record.system}/{record.partition}"
     if caps and wanted > min(caps):
-        remedy = f"{place} runs jobs for at most {min(caps)} s; lower walltime_s.min from {wanted} s or checkpoint."
+        remedy = f"{place} runs jobs for at most {min(caps)} s; lower walltime_s.min from {wanted} s."
         found.append(rejection("wall_time_over_limit", required=wanted, observed=min(caps), remedy=remedy))
     if layout is not None and closes_too_soon(layout, record, now=asked.now):
         first = min(window.start_at for window in record.maintenance if _is_ahead(window.end_at, asked.now))
@@ -268,7 +268,7 @@ def user_limits(asked: Asked, layout: Layout | None) -> list[Rejection]:
     """Reject what the site would not accept from this user; limits on running jobs only delay."""
     record, limits, found = asked.record, asked.record.limits, []
     if limits.max_submit_jobs is not None and limits.submitted_jobs >= limits.max_submit_jobs:
-        remedy = f"You have {limits.submitted_jobs} of {limits.max_submit_jobs} jobs at {record.system}; let some end."
+        remedy = f"You have {limits.submitted_jobs} of {limits.max_submit_jobs} jobs there; let some end."
         found.append(
             rejection(
                 "max_jobs", required=limits.submitted_jobs + 1, observed=limits.max_submit_jobs, remedy=remedy
@@ -299,7 +299,7 @@ def credit(asked: Asked, layout: Layout | None) -> list[Rejection]:
     left, cap = credit_for(record, asked.budgets), cap_for(record, asked.envelope)
     unit = charge.unit or "units"
     if left is not None and charge.amount > left:
-        remedy = f"It needs {charge.amount} {unit} at {record.system}, {left} are left; add credit or ask for less."
+        remedy = f"It needs {charge.amount} {unit} at {record.system}, {left} are left; add credit."
         found.append(
             rejection("credit_exceeded", required=str(charge.amount), observed=str(left), remedy=remedy)
         )

@@ -15,6 +15,7 @@ from federation.types import ResourceRecord
 from orchestrator.envelope.types import Envelope, Range
 from orchestrator.placement.capacity import Layout, NodeKind, Target, lay_out, suitable_kinds
 from orchestrator.placement.charge import cap_for, charge_for, credit_for
+from orchestrator.placement.types import Charge
 
 MAX_LAYOUTS = 3
 """Node counts tried per size."""
@@ -26,6 +27,7 @@ class Sized:
     """One layout and the codes of the caps it breaks; none = legal."""
 
     layout: Layout
+    charge: Charge
     dropped: tuple[str, ...]
 
 
@@ -107,6 +109,8 @@ def shapes(
         suitable = suitable_kinds(kinds, envelope, gpus=target.gpus)
         wide = target.gpus > 0 or envelope.nodes is not None
         for layout in node_counts(target, envelope=envelope, kinds=suitable, record=record):
+            if legal and layout.gpus != target.gpus:
+                break
             for sized in _with_walltimes(layout, envelope, record, budgets=budgets, now=now):
                 found = sized.layout
                 key = (found.nodes, found.gpus, found.cpus, found.memory_mib, found.walltime_s)
@@ -152,15 +156,15 @@ def checked(
     if record.max_nodes is not None and layout.nodes > record.max_nodes:
         codes.append("nodes")
     codes.extend(limit_codes(layout, record))
-    amount = charge_for(layout, record).amount
+    charge = charge_for(layout, record)
     credit, cap = credit_for(record, budgets), cap_for(record, envelope)
-    if credit is not None and amount > credit:
+    if credit is not None and charge.amount > credit:
         codes.append("credit_exceeded")
-    if cap is not None and amount > cap:
+    if cap is not None and charge.amount > cap:
         codes.append("charge_over_cap")
     if closes_too_soon(layout, record, now=now):
         codes.append("maintenance_window")
-    return Sized(layout, tuple(codes))
+    return Sized(layout, charge, tuple(codes))
 
 
 def limit_codes(layout: Layout, record: ResourceRecord) -> list[str]:

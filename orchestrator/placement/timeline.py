@@ -8,7 +8,7 @@ Both keep the promise that a window, once reserved, is taken from everybody afte
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
-from heapq import heapify, heappop, heappush
+from heapq import heapify, heappop, heappush, heapreplace
 from typing import Protocol
 
 FOREVER = 10 * 366 * 86_400
@@ -174,12 +174,15 @@ class NodeTimelines:
             if starts[index] == at_s:
                 free.append(index)
         while heap and len(free) < need.nodes and (len(starts) < need.nodes or heap[0][0] <= at_s):
-            bound, index, version = heappop(heap)
+            bound, index, version = heap[0]
             if version != self.nodes[index].version:
                 start = self._start(index, need, duration_s, 0)
                 if start < FOREVER:
-                    heappush(heap, (start, index, self.nodes[index].version))
+                    heapreplace(heap, (start, index, self.nodes[index].version))
+                else:
+                    heappop(heap)
                 continue
+            heappop(heap)
             seen.append((bound, index, version))
             starts[index] = bound if bound >= at_s else self._start(index, need, duration_s, at_s)
             if starts[index] == at_s:
