@@ -145,7 +145,7 @@ def _script_work(job: JobRequest, text: str) -> list[str]:
     return [
         f"facet_script={quote(path)}",
         'facet_part=$(mktemp -- "$facet_script.XXXXXX") && cat >"$facet_part" <<'
-        f"'{delimiter}' && mv -f -- \"$facet_part\" \"$facet_script\" || "
+        f'\'{delimiter}\' && mv -f -- "$facet_part" "$facet_script" || '
         f"facet_fail {ENVIRONMENT_EXIT} 'the script could not be written beside its output'",
         body.removesuffix("\n"),
         delimiter,
@@ -180,7 +180,9 @@ def split_script(text: str) -> tuple[tuple[str, ...], str]:
     interpreter: tuple[str, ...] = ("/bin/bash",)
     if shebang:
         interpreter = (shebang["program"], *([shebang["argument"]] if shebang["argument"] else []))
-    head = next((n for n, line in enumerate(lines) if line.strip() and not line.lstrip().startswith("#")), len(lines))
+    head = next(
+        (n for n, line in enumerate(lines) if line.strip() and not line.lstrip().startswith("#")), len(lines)
+    )
     kept = [line for line in lines[:head] if _DIRECTIVE.match(line) is None]
     return interpreter, "\n".join([*kept, *lines[head:]])
 
