@@ -29,12 +29,18 @@ from providers.types import JobState, Observation
 FIELD: Final = "\x1f"
 RECORD: Final = "\x1e"
 
-QUEUE_FORMAT: Final = FIELD.join(["%i", "%A", "%T", "%r", "%V", "%S", "%e", "%M", "%l", "%D", "%C", "%P", "%a", "%N", "%j", "%k"]) + RECORD
+QUEUE_FORMAT: Final = (
+    FIELD.join(
+        ["%i", "%A", "%T", "%r", "%V", "%S", "%e", "%M", "%l", "%D", "%C", "%P", "%a", "%N", "%j", "%k"]
+    )
+    + RECORD
+)
 ACCOUNTING_FORMAT: Final = (
     "JobID,JobIDRaw,State,ExitCode,Submit,Eligible,Start,End,ElapsedRaw,TimelimitRaw,NNodes,"
     "Partition,Account,ReqTRES,AllocTRES,NodeList,Reason,JobName,Comment,Cluster"
 )
 _ACCOUNTING_FIELDS: Final = len(ACCOUNTING_FORMAT.split(","))
+_USER_TEXT: Final = frozenset({17, 18})
 _UNKNOWN_DURATIONS: Final = frozenset({"", "INVALID", "N/A"})
 
 
@@ -202,9 +208,8 @@ def read_accounting(text: str) -> tuple[AccountingRow, ...]:
             raise UnparsableOutput("sacct printed other columns", command="sacct", line=pending[:200])
         pending = ""
         if "." not in fields[0]:
-            rows.append(
-                AccountingRow(*(each.strip() for each in fields[:17]), *fields[17:19], fields[19].strip())
-            )
+            tidy = (each if at in _USER_TEXT else each.strip() for at, each in enumerate(fields))
+            rows.append(AccountingRow(*tidy))
     if pending.strip():
         raise UnparsableOutput("sacct's answer is cut", command="sacct", line=pending[:200])
     return tuple(rows)

@@ -127,7 +127,7 @@ def _observe(row: Row) -> Observation:
 
 
 def _fold(parts: Sequence[Observation], ref: JobRef) -> Observation:
-    """Return the parts of one job as one observation; of several jobs with the key, the one that still lives."""
+    """Return the parts of one job as one; of several jobs with the key, the one that still lives."""
     by_job: dict[str, list[Observation]] = {}
     for part in parts:
         by_job.setdefault(_base_id(part.job_id), []).append(part)
