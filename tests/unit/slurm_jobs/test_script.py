@@ -210,7 +210,7 @@ nasty = st.text(
 )
 
 
-tame = st.text(alphabet="aZ0 %#'$`;&|()!{}<>*~?=é\u2028-", max_size=20)
+tame = st.text(alphabet="aZ0 %#'$`;&|()!{}<>*~?=é-", max_size=20)
 """Everything that a path or a module's name may hold and a shell would act on."""
 
 
