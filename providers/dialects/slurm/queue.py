@@ -25,6 +25,7 @@ from providers.dialects.slurm.units import (
     read_limit_s,
     read_maximum,
 )
+from providers.dialects.slurm.words import TERMINAL, read_state
 from providers.errors import UnparsableOutput
 from providers.types import JobState, QueueJob
 
@@ -61,48 +62,11 @@ SHOW_QUEUE: Final = (
 _COMMAND: Final = "squeue -a -h -O"
 _JSON_COMMAND: Final = "squeue --json"
 
-_STATES: Final = {
-    "PENDING": JobState.QUEUED,
-    "REQUEUED": JobState.QUEUED,
-    "REQUEUE_FED": JobState.QUEUED,
-    "REQUEUE_HOLD": JobState.HELD,
-    "SPECIAL_EXIT": JobState.HELD,
-    "RESV_DEL_HOLD": JobState.HELD,
-    "CONFIGURING": JobState.STARTING,
-    "POWER_UP_NODE": JobState.STARTING,
-    "RUNNING": JobState.RUNNING,
-    "RESIZING": JobState.RUNNING,
-    "SIGNALING": JobState.RUNNING,
-    "SUSPENDED": JobState.SUSPENDED,
-    "STOPPED": JobState.SUSPENDED,
-    "COMPLETING": JobState.COMPLETING,
-    "STAGE_OUT": JobState.COMPLETING,
-    "COMPLETED": JobState.COMPLETED,
-    "FAILED": JobState.FAILED,
-    "BOOT_FAIL": JobState.NODE_FAIL,
-    "NODE_FAIL": JobState.NODE_FAIL,
-    "LAUNCH_FAILED": JobState.FAILED,
-    "CANCELLED": JobState.CANCELLED,
-    "REVOKED": JobState.CANCELLED,
-    "TIMEOUT": JobState.TIMEOUT,
-    "DEADLINE": JobState.TIMEOUT,
-    "OUT_OF_MEMORY": JobState.OUT_OF_MEMORY,
-    "PREEMPTED": JobState.PREEMPTED,
-}
-_IN_QUEUE: Final = frozenset(
-    {JobState.QUEUED, JobState.HELD, JobState.STARTING, JobState.RUNNING}
-    | {JobState.SUSPENDED, JobState.COMPLETING, JobState.UNKNOWN}
-)
-_HELD_REASONS: Final = ("jobheld", "launch failed requeued held", "job_requeued_in_held_state")
-
 
 @lru_cache(maxsize=512)
 def queue_state(raw: str, reason: str) -> JobState:
-    """Return the canonical state of a queue record; UNKNOWN for a word of a version we do not know."""
-    state = _STATES.get(raw, JobState.UNKNOWN)
-    if state is JobState.QUEUED and reason.casefold().startswith(_HELD_REASONS):
-        return JobState.HELD
-    return state
+    """Return the canonical state of a queue record; several words of JSON are joined by "+"."""
+    return read_state(raw.split("+"), reason=reason)
 
 
 @lru_cache(maxsize=4096)
@@ -227,7 +191,7 @@ def read_queue_json(text: str) -> tuple[QueueJob, ...]:
     for row in json_list(document, "jobs", command=_JSON_COMMAND):
         with reading(_JSON_COMMAND, repr(row)):
             job = _job_json(row)
-        if job.state in _IN_QUEUE:
+        if job.state not in TERMINAL:
             jobs.append(job)
     return tuple(jobs)
 
@@ -281,8 +245,7 @@ def _json_state(value: object) -> str:
     words = json_words(value)
     if not words:
         raise UnparsableOutput("a job has no state", field="job_state", text=repr(value)[:200])
-    transient = [word for word in words if word in ("COMPLETING", "CONFIGURING", "REQUEUE_HOLD")]
-    return _state_word(transient[0] if transient else words[0])
+    return "+".join(map(_state_word, words))
 
 
 def _json_identity(row: Mapping[str, object]) -> tuple[str, int, int | None]:
