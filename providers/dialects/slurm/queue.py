@@ -11,7 +11,14 @@ from typing import Final
 
 from providers.dialects.slurm.gres import Gres, read_gres, read_mig, read_tres, tres_gpus
 from providers.dialects.slurm.hostlist import JobId, expand, read_job_id, read_tasks
-from providers.dialects.slurm.records import json_at, json_list, json_text, open_json, reading
+from providers.dialects.slurm.records import (
+    json_at,
+    json_list,
+    json_text,
+    not_understood,
+    open_json,
+    reading,
+)
 from providers.dialects.slurm.units import (
     NOTHING,
     finite,
@@ -33,24 +40,27 @@ FIELD_END: Final = "\x1f"
 RECORD_END: Final = "\x1e"
 COLUMNS: Final = (
     "JobArrayID",
+    "PriorityLong",
+    "SubmitTime",
+    "StartTime",
+    "NodeList",
     "State",
     "UserName",
     "Account",
     "Partition",
     "QOS",
-    "PriorityLong",
     "NumNodes",
     "NumCPUs",
     "tres-alloc",
     "tres-per-node",
     "tres-per-job",
     "TimeLimit",
-    "SubmitTime",
-    "StartTime",
-    "NodeList",
     "Reason",
 )
-"""Fields of `squeue -O`, spelled alike in all versions; the reason last, because it can be a sentence."""
+"""Fields of `squeue -O`, spelled alike in all versions: first those of one job alone, then those that
+thousands of jobs share; the reason last, because it can be a sentence."""
+_OWN: Final = 5
+"""How many columns are a job's own."""
 
 SHOW_QUEUE: Final = (
     "squeue",
@@ -66,7 +76,7 @@ _JSON_COMMAND: Final = "squeue --json"
 @lru_cache(maxsize=512)
 def queue_state(raw: str, reason: str) -> JobState:
     """Return the canonical state of a queue record; several words of JSON are joined by "+"."""
-    return read_state(raw.split("+"), reason=reason)
+    return read_state(raw.split("+"), reason=reason.partition(",")[0])  # "JobHeldUser,Resources"
 
 
 @lru_cache(maxsize=4096)
@@ -105,31 +115,53 @@ def read_queue(text: str) -> tuple[QueueJob, ...]:
         UnparsableOutput: a record is not understood or was cut; one field more or less means that this
             squeue does not know a column.
     """
-    jobs: list[QueueJob] = []
     *records, rest = text.split(RECORD_END + "\n")
     if rest.strip():
         raise UnparsableOutput(f"{_COMMAND} ends in a cut record", command=_COMMAND, line=rest[:500])
+    jobs: list[QueueJob] = []
+    alike: dict[tuple[str, ...], QueueJob] = {}
     for record in records:
-        cells = record.split(FIELD_END)
-        if len(cells) != len(COLUMNS):
-            raise UnparsableOutput(
-                f"{_COMMAND} printed {len(cells)} fields for {len(COLUMNS)} columns",
-                command=_COMMAND,
-                line=record[:500],
-            )
-        with reading(_COMMAND, record):
-            jobs.append(_job(cells))
+        try:
+            jobs.append(_job(record.split(FIELD_END), alike))
+        except UnparsableOutput as cause:
+            raise not_understood(cause, command=_COMMAND, line=record) from cause
     return tuple(jobs)
 
 
-def _job(cells: list[str]) -> QueueJob:
-    identity, raw, user, account, partitions, qos, priority, nodes, cpus = cells[:9]
-    tres, per_node, per_job, limit, submitted, started, names, reason = cells[9:]
-    job = read_job_id(identity)
+def _job(cells: list[str], alike: dict[tuple[str, ...], QueueJob]) -> QueueJob:
+    """Return one job: a copy of the first one that shares its columns, which thousands of jobs do.
+
+    Copying is several times cheaper than validating again values that this module has made.
+    """
+    if len(cells) != len(COLUMNS):
+        raise UnparsableOutput(f"{len(cells)} fields for {len(COLUMNS)} columns", field="columns")
+    shared = tuple(cells[_OWN:])
+    pattern = alike.get(shared)
+    if pattern is None:
+        pattern = alike[shared] = _shared_part(shared)
+    identity, priority, submitted, started, names = cells[:_OWN]
+    own: dict[str, object] = {
+        "priority": read_maximum(priority),
+        "submit_at": read_instant(submitted),
+        "start_at": read_instant(started),
+        "node_names": expand(names) if names else (),
+    }
+    if identity.isascii() and identity.isdigit():
+        own["job_id"] = identity
+    else:
+        job = read_job_id(identity)
+        own["job_id"] = _job_id(job)
+        own["array_pending"] = _stands_for(job)
+        own["array_throttle"] = job.throttle
+    return pattern.model_copy(update=own)
+
+
+def _shared_part(cells: tuple[str, ...]) -> QueueJob:
+    raw, user, account, partitions, qos, nodes, cpus, tres, per_node, per_job, limit, reason = cells
     count = read_least_count(nodes)
     gpus, kind, memory = job_gpus(tres, per_node, per_job, count)
     return QueueJob(
-        job_id=_job_id(job),
+        job_id="",
         state=queue_state(_state_word(raw), reason),
         state_raw=raw,
         user=_or_none(user),
@@ -137,18 +169,12 @@ def _job(cells: list[str]) -> QueueJob:
         partitions=json_words(partitions),
         qos=_or_none(qos),
         reason="" if reason in NOTHING else reason,
-        priority=read_maximum(priority),
         nodes=count,
         cpus=read_least_count(cpus),
         memory_mib=memory,
         gpus=gpus,
         gpu_type=kind,
         walltime_s=finite(read_limit_s(limit)),
-        submit_at=read_instant(submitted),
-        start_at=read_instant(started),
-        node_names=expand(names),
-        array_pending=_stands_for(job),
-        array_throttle=job.throttle,
     )
 
 
