@@ -1,10 +1,10 @@
-"""Django's view of this layer."""
+"""The Django application `federation`."""
 
 from django.apps import AppConfig
 
 
 class FederationConfig(AppConfig):
-    """Register the layer's tables."""
+    """Registers the tables of `federation`."""
 
     name = "federation"
     default_auto_field = "django.db.models.BigAutoField"

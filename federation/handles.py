@@ -1,7 +1,8 @@
 """Handles: the names by which the outside knows our objects.
 
 A handle is a kind prefix and 26 characters of Crockford base 32: 48 bits of epoch milliseconds, then 80
-random bits (the ULID layout), so handles sort by the time they were made. Integer keys never leave the database.
+random bits (the ULID layout), so handles sort by the time they were made. Integer keys never leave the
+database.
 """
 
 import secrets

@@ -11,14 +11,14 @@ from federation.types import Health
 
 
 def _no_truncate(name: str, table: str) -> pgtrigger.Trigger:
-    """Refuse TRUNCATE; test databases, which are emptied so, set `facet.allow_truncate`."""
+    """Refuse TRUNCATE, except in a test runner's own database (Django names it `test_…`), emptied so."""
     return pgtrigger.Trigger(
         name=name,
         level=pgtrigger.Statement,
         when=pgtrigger.Before,
         operation=pgtrigger.Truncate,
         func=f"""
-            IF current_setting('facet.allow_truncate', true) = 'on' THEN RETURN NULL; END IF;
+            IF current_database() LIKE 'test\\_%' THEN RETURN NULL; END IF;
             RAISE EXCEPTION '{table} is append-only';
         """,
     )
@@ -54,6 +54,12 @@ class System(models.Model):
         "SiteProfile", null=True, blank=True, on_delete=models.PROTECT, related_name="+"
     )
     """The revision in force."""
+    partitions = models.JSONField(default=list, blank=True)
+    """The scheduler's partition table of the last full probe (providers.types.Partition)."""
+    snapshot = models.ForeignKey(
+        "Snapshot", null=True, blank=True, on_delete=models.SET_NULL, related_name="+"
+    )
+    """The newest good one."""
     created_at = models.DateTimeField(auto_now_add=True)
 
     class Meta:
@@ -91,7 +97,7 @@ class SiteProfile(models.Model):
         triggers = [
             pgtrigger.Protect(
                 name="profile_unchanged",
-                operation=pgtrigger.UpdateOf("system", "revision", "text", "document"),
+                operation=pgtrigger.UpdateOf("system_id", "revision", "text", "document"),
             )
         ]
 
@@ -132,7 +138,7 @@ class Connection(models.Model):
 
 
 class Allocation(models.Model):
-    """What one user may spend through Facet on one account of one system, in the site's own unit."""
+    """What one user may spend through Facet on one account of one system, in the site's unit."""
 
     handle = models.CharField(max_length=40, unique=True)
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="allocations")
@@ -161,7 +167,7 @@ class Allocation(models.Model):
 
 
 class Charge(models.Model):
-    """One line of an allocation's ledger. Append-only: a reservation is settled or released by another line."""
+    """One line of an allocation's ledger, append-only: a later line settles or releases a reservation."""
 
     handle = models.CharField(max_length=40, unique=True)
     allocation = models.ForeignKey(Allocation, on_delete=models.PROTECT, related_name="charges")
@@ -213,7 +219,7 @@ class Snapshot(models.Model):
             pgtrigger.Protect(
                 name="snapshot_unchanged",
                 operation=pgtrigger.UpdateOf(
-                    "handle", "system", "taken_at", "digest", "body", "availability"
+                    "handle", "system_id", "taken_at", "digest", "body", "availability"
                 ),
             )
         ]

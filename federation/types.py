@@ -11,7 +11,7 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import Literal
 
-from providers.types import Frozen
+from providers.types import Association, Frozen, Qos
 
 
 class Health(StrEnum):
@@ -210,3 +210,36 @@ class ResourceRecord:
     def key(self) -> tuple[str, str, str]:
         """Return the total order of records by name."""
         return (self.system, self.partition, self.account or "")
+
+
+@dataclass(frozen=True, slots=True)
+class Credit:
+    """What one user may still spend through Facet on one account of one system, in the site's own unit."""
+
+    unit: str
+    granted: Decimal | None
+    """None = not limited by Facet."""
+    left: Decimal | None
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """One user's way into one system."""
+
+    is_connected: bool
+    remote_user: str | None = None
+    associations: tuple[Association, ...] | None = None
+    """None = not known yet, or the site keeps no accounting."""
+    qos: tuple[Qos, ...] = ()
+    credits: Mapping[str, Credit] = field(default_factory=dict)
+    """By account."""
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How a system stands now, beside what its last probe saw."""
+
+    health: Health
+    reason: str = ""
+    snapshot_id: str | None = None
+    observed_at: datetime | None = None

@@ -1,10 +1,10 @@
-"""Django's view of this layer."""
+"""The Django application `orchestrator`."""
 
 from django.apps import AppConfig
 
 
 class OrchestratorConfig(AppConfig):
-    """Register the layer's tables."""
+    """Registers the tables of `orchestrator`."""
 
     name = "orchestrator"
     default_auto_field = "django.db.models.BigAutoField"

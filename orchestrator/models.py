@@ -229,7 +229,13 @@ class Attempt(models.Model):
             pgtrigger.Protect(
                 name="attempt_placement_fixed",
                 operation=pgtrigger.UpdateOf(
-                    "task", "number", "decision", "connection", "system", "partition", "submit_key"
+                    "task_id",
+                    "number",
+                    "decision_id",
+                    "connection_id",
+                    "system_id",
+                    "partition",
+                    "submit_key",
                 ),
             ),
         ]

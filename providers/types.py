@@ -306,6 +306,8 @@ class QueueJob(Frozen):
     start_at: datetime | None = None
     """Actual start of a running job, or the scheduler's expectation for a pending one."""
     node_names: tuple[str, ...] = ()
+    is_eligible: bool = True
+    """Pending for resources or priority only: not held, dependent, begin-time or blocked by its own limits."""
     array_pending: int = 1
     array_throttle: int | None = None
     name: str = ""

@@ -1,1 +1,1 @@
-"""How each scheduler speaks: argument lists out, values in. Pure; nothing here runs anything."""
+"""How each scheduler speaks: commands out, values in."""

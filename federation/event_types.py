@@ -1,0 +1,50 @@
+"""The catalogue of events: every type, and whether it wakes an agent."""
+
+from collections.abc import Mapping
+from typing import Literal
+
+Wake = Literal["routine", "milestone", "exception"]
+
+EVENT_TYPES: Mapping[str, Wake] = {
+    "task.accepted": "routine",
+    "task.placed": "routine",
+    "task.unschedulable": "exception",
+    "task.submitted": "routine",
+    "task.started": "routine",
+    "task.retrying": "routine",
+    "task.replaced": "routine",
+    "task.replanned": "routine",
+    "task.succeeded": "milestone",
+    "task.failed": "exception",
+    "task.cancelled": "milestone",
+    "task.attention": "exception",
+    "attempt.dispatched": "routine",
+    "attempt.moved": "routine",
+    "attempt.superseded": "routine",
+    "attempt.unseen": "routine",
+    "attempt.seen": "routine",
+    "group.submitted": "routine",
+    "group.round_completed": "milestone",
+    "group.child_stalled": "routine",
+    "group.constraint_relaxed": "routine",
+    "group.succeeded": "milestone",
+    "group.partially_succeeded": "exception",
+    "group.failed": "exception",
+    "group.cancelled": "milestone",
+    "transfer.requested": "routine",
+    "transfer.started": "routine",
+    "transfer.succeeded": "milestone",
+    "transfer.failed": "exception",
+    "transfer.cancelled": "milestone",
+    "envelope.drafted": "routine",
+    "system.online": "routine",
+    "system.degraded": "routine",
+    "system.stale": "routine",
+    "system.offline": "routine",
+    "system.disabled": "routine",
+    "budget.threshold": "exception",
+    "budget.exhausted": "exception",
+    "connection.needs_sign_in": "exception",
+    "profile.changed": "routine",
+    "milestone.reached": "milestone",
+}

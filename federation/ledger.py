@@ -1,0 +1,107 @@
+"""Writing the event log, always inside the transaction of the change it reports."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from django.db import connection
+
+from federation.event_types import EVENT_TYPES
+from federation.handles import new_handle
+from federation.models import Event
+
+_SUMMARY_CHARS = 400
+
+
+@dataclass(frozen=True, slots=True)
+class Happening:
+    """One event to be written. `subject` is the handle (or system slug) it is about."""
+
+    type: str
+    subject: str
+    summary: str
+    user_id: int | None = None
+    system: str = ""
+    task: str = ""
+    group: str = ""
+    attempt: str = ""
+    transfer: str = ""
+    actor: str = "facet"
+    on_behalf_of: str = ""
+    state: str = ""
+    data: Mapping[str, Any] = field(default_factory=dict)
+    next_actions: Sequence[Mapping[str, Any]] = ()
+
+
+def record(happenings: Sequence[Happening], *, now: datetime) -> list[Event]:
+    """Write the events in order and return them. Positions in the log are given at commit.
+
+    Raises:
+        KeyError: a type that the catalogue does not list.
+    """
+    if not connection.in_atomic_block:
+        raise RuntimeError("Events are written in the transaction of the change they report.")
+    rows = [
+        Event(
+            handle=new_handle("evt", now),
+            type=happening.type,
+            wake=EVENT_TYPES[happening.type],
+            subject=happening.subject,
+            user_id=happening.user_id,
+            system=happening.system,
+            task=happening.task,
+            group=happening.group,
+            attempt=happening.attempt,
+            transfer=happening.transfer,
+            actor=happening.actor,
+            on_behalf_of=happening.on_behalf_of,
+            at=now,
+            state=happening.state,
+            summary=happening.summary[:_SUMMARY_CHARS],
+            data=dict(happening.data),
+            next_actions=[dict(action) for action in happening.next_actions],
+        )
+        for happening in happenings
+    ]
+    return Event.objects.bulk_create(rows)
+
+
+@dataclass(frozen=True, slots=True)
+class Break:
+    """A place where the log is not what was committed."""
+
+    seq: int
+    event: str
+    fault: str
+
+
+_VERIFY = """
+    SELECT seq, handle, holds, follows FROM (
+    SELECT p.seq, e.handle, p.hash = facet_event_hash(e, lag(p.hash) OVER w) AS holds,
+           p.seq - coalesce(lag(p.seq) OVER w, 0) = 1 AS follows
+    FROM federation_eventposition p LEFT JOIN federation_event e ON e.id = p.event_id
+    WINDOW w AS (ORDER BY p.seq)) chain
+    WHERE NOT (coalesce(holds, false) AND follows) ORDER BY seq
+"""
+
+_WITHOUT_POSITION = """
+    SELECT e.handle FROM federation_event e
+    LEFT JOIN federation_eventposition p ON p.event_id = e.id WHERE p.seq IS NULL
+"""
+
+
+def verify() -> Iterator[Break]:
+    """Yield every break of the chain: an edited event, a missing one, an event without a position."""
+    with connection.cursor() as cursor:
+        cursor.execute(_VERIFY)
+        for seq, handle, holds, _follows in cursor.fetchall():
+            fault = "the event is missing" if handle is None else "a position is missing before it"
+            yield Break(
+                seq=seq,
+                event=handle or "",
+                fault=fault if holds or handle is None else "the event was changed",
+            )
+        cursor.execute(_WITHOUT_POSITION)
+        for (handle,) in cursor.fetchall():
+            yield Break(seq=0, event=handle, fault="the event has no position")

@@ -1,0 +1,209 @@
+"""Joining a site profile and a probe: what every user sees alike, made once per snapshot. Pure."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from math import ceil
+
+from providers.gpus import canonical_gpu, known_memory_mib
+
+from federation.profile import NodeType, PartitionProfile, ProfileDocument
+from federation.types import Maintenance, NodeView, PartitionQueue, PendingShare, RunningShare
+from providers.types import GpuPool, JobState, Node, Partition, Probe, QueueJob
+
+_DOWN_STATES = frozenset({"down", "error", "unknown", "future", "fail"})
+_DOWN_FLAGS = frozenset(
+    {"DRAIN", "FAIL", "INVALID_REG", "NOT_RESPONDING", "MAINTENANCE", "REBOOT_ISSUED", "REBOOT_REQUESTED"}
+)
+WAITING = frozenset({JobState.QUEUED, JobState.HELD})
+HOLDING = frozenset({JobState.RUNNING, JobState.STARTING, JobState.COMPLETING, JobState.SUSPENDED})
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedPartition:
+    """What every user sees alike of one partition."""
+
+    name: str
+    profile: PartitionProfile
+    live: Partition | None
+    nodes: tuple[NodeView, ...]
+    queue: PartitionQueue
+    maintenance: tuple[Maintenance, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedSystem:
+    """What every user sees alike of one system at one snapshot."""
+
+    profile: ProfileDocument
+    probe: Probe | None
+    partitions: tuple[PreparedPartition, ...]
+
+
+def prepare(
+    profile: ProfileDocument, probe: Probe | None, partitions: Sequence[Partition] | None
+) -> PreparedSystem:
+    """Join profile and probe.
+
+    Args:
+        profile: the revision in force.
+        probe: the last good probe, None where there never was one.
+        partitions: the partition table of the last full probe (a live probe does not ask for it).
+    """
+    live = {partition.name: partition for partition in partitions or ()}
+    names = list(profile.partitions)
+    if not profile.only_listed_partitions:
+        names += sorted(name for name, found in live.items() if name not in names and not found.root_only)
+    queues = _queues(probe, names)
+    nodes = _nodes_by_partition(profile, probe, names)
+    return PreparedSystem(
+        profile=profile,
+        probe=probe,
+        partitions=tuple(
+            PreparedPartition(
+                name=name,
+                profile=profile.partitions.get(name, PartitionProfile()),
+                live=live.get(name),
+                nodes=nodes[name],
+                queue=queues[name],
+                maintenance=_maintenance(profile, probe, name),
+            )
+            for name in names
+        ),
+    )
+
+
+def _nodes_by_partition(
+    profile: ProfileDocument, probe: Probe | None, names: Iterable[str]
+) -> dict[str, tuple[NodeView, ...]]:
+    if probe is None:
+        return {name: _declared_nodes(profile, name) for name in names}
+    found: dict[str, list[NodeView]] = {name: [] for name in names}
+    for node in probe.nodes:
+        view = _view(node, profile)
+        for name in node.partitions:
+            if name in found:
+                found[name].append(view)
+    return {name: tuple(views) for name, views in found.items()}
+
+
+def _view(node: Node, profile: ProfileDocument) -> NodeView:
+    # A node with several GPU types is offered by its largest pool only.
+    pool = max(node.gpus, key=lambda p: (p.total, p.type or ""), default=None)
+    kind = _gpu_kind(pool, profile)
+    return NodeView(
+        name=node.name,
+        is_up=node.state not in _DOWN_STATES and not node.flags & _DOWN_FLAGS,
+        is_usable=node.usable,
+        cpus=node.cpus_total,
+        cpus_free=node.cpus_free,
+        memory_mib=node.memory_total_mib,
+        memory_free_mib=node.memory_free_mib if node.usable else 0,
+        gpus=pool.total if pool else 0,
+        gpus_free=pool.free if pool else 0,
+        gpu_type=kind.gpu if kind else (pool and (canonical_gpu(pool.type or "") or pool.type)) or None,
+        gpu_spelling=pool.type if pool else None,
+        gpu_memory_mib=kind.gpu_memory_mib if kind else (known_memory_mib(pool.type or "") if pool else None),
+        is_idle=node.usable and node.state == "idle" and node.cpus_free == node.cpus_total,
+    )
+
+
+def _gpu_kind(pool: GpuPool | None, profile: ProfileDocument) -> NodeType | None:
+    """Return the profile's node type with this GPU: by the site's spelling, the word, or the only one."""
+    if pool is None:
+        return None
+    with_gpus = [kind for kind in profile.node_types.values() if kind.gpus]
+    if pool.type is None:
+        same_count = [kind for kind in with_gpus if kind.gpus == pool.total]
+        return same_count[0] if len({kind.gpu for kind in same_count}) == 1 else None
+    for kind in with_gpus:
+        if pool.type in (kind.gpu_spelling, kind.gpu):
+            return kind
+    word = canonical_gpu(pool.type)
+    return next((kind for kind in with_gpus if word is not None and kind.gpu == word), None)
+
+
+def _declared_nodes(profile: ProfileDocument, name: str) -> tuple[NodeView, ...]:
+    """Return the profile's nodes, none of them known to be free: enough to say what could never run here."""
+    views = []
+    for group in profile.partitions[name].nodes if name in profile.partitions else ():
+        kind = profile.node_types[group.type]
+        views += [
+            NodeView(
+                name=f"{group.type}-{number}",
+                is_up=True,
+                is_usable=False,
+                cpus=kind.cpus,
+                cpus_free=0,
+                memory_mib=kind.memory_mib,
+                memory_free_mib=0,
+                gpus=kind.gpus,
+                gpus_free=0,
+                gpu_type=kind.gpu,
+                gpu_spelling=kind.gpu_spelling or kind.gpu,
+                gpu_memory_mib=kind.gpu_memory_mib,
+            )
+            for number in range(group.count)
+        ]
+    return tuple(views)
+
+
+def _queues(probe: Probe | None, names: Iterable[str]) -> dict[str, PartitionQueue]:
+    running: dict[str, list[RunningShare]] = {name: [] for name in names}
+    pending: dict[str, list[PendingShare]] = {name: [] for name in running}
+    if probe is None:
+        return {name: PartitionQueue(is_visible=False) for name in running}
+    for job in probe.jobs:
+        for name in job.partitions:
+            if name not in running:
+                continue
+            if job.state in HOLDING:
+                running[name].append(_running(job))
+            elif job.state in WAITING:
+                pending[name].append(_pending(job))
+    return {
+        name: PartitionQueue(tuple(running[name]), tuple(pending[name]), is_visible=probe.jobs_visible)
+        for name in running
+    }
+
+
+def _running(job: QueueJob) -> RunningShare:
+    nodes = max(1, len(job.node_names) or job.nodes)
+    return RunningShare(
+        user=job.user,
+        node_names=job.node_names,
+        cpus_per_node=ceil(job.cpus / nodes),
+        memory_per_node_mib=ceil((job.memory_mib or 0) / nodes),
+        gpus_per_node=ceil(job.gpus / nodes),
+        start_at=job.start_at,
+        walltime_s=job.walltime_s,
+    )
+
+
+def _pending(job: QueueJob) -> PendingShare:
+    return PendingShare(
+        user=job.user,
+        nodes=max(1, job.nodes),
+        cpus=job.cpus,
+        memory_mib=job.memory_mib or 0,
+        gpus=job.gpus,
+        gpu_type=canonical_gpu(job.gpu_type) or job.gpu_type if job.gpu_type else None,
+        walltime_s=job.walltime_s,
+        priority=job.priority,
+        submit_at=job.submit_at,
+        is_eligible=job.is_eligible and job.state is JobState.QUEUED,
+        count=job.array_pending,
+    )
+
+
+def _maintenance(profile: ProfileDocument, probe: Probe | None, name: str) -> tuple[Maintenance, ...]:
+    announced = [
+        Maintenance(window.start_at, window.end_at, frozenset(), window.reason or "announced maintenance")
+        for window in profile.maintenance
+        if not window.partitions or name in window.partitions
+    ]
+    reserved = [
+        Maintenance(found.start_at, found.end_at, frozenset(found.node_names), found.name)
+        for found in (probe.reservations if probe else ())
+        if found.is_maintenance
+    ]
+    return tuple(sorted((*announced, *reserved), key=lambda window: (window.start_at, window.name)))

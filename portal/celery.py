@@ -1,0 +1,81 @@
+"""The Celery application: two queues, one clock, and workers that say they are alive.
+
+`portal.chores` registers its chores with `shared_task` and lists their rhythm as
+`RHYTHM = {"task name": Every(seconds, queue)}`; the clock's schedule is made from that list and nothing else.
+"""
+
+import contextlib
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+
+from celery import Celery, signals
+from redis import RedisError
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "portal.settings")
+
+TICK = "portal.tick"
+CHORES = "portal.chores"
+
+
+@dataclass(frozen=True, slots=True)
+class Every:
+    """The rhythm of one chore: every so many seconds, on this queue."""
+
+    seconds: float
+    queue: str = "control"
+
+
+app = Celery("facet")
+app.config_from_object("django.conf:settings", namespace="CELERY")
+
+
+def schedule(rhythm: Mapping[str, Every]) -> dict[str, dict[str, Any]]:
+    """Return Celery's beat schedule; what was not started within its own period is dropped, not piled up."""
+    return {
+        name: {
+            "task": name,
+            "schedule": every.seconds,
+            "options": {"queue": every.queue, "expires": every.seconds},
+        }
+        for name, every in rhythm.items()
+    }
+
+
+def has_chores() -> bool:
+    """Say whether this installation has chores, and so must show a fresh control cycle."""
+    return find_spec(CHORES) is not None
+
+
+@app.on_after_finalize.connect
+def _register(sender: Celery, **_: object) -> None:
+    rhythm: dict[str, Every] = {TICK: Every(5)}
+    if has_chores():
+        rhythm |= import_module(CHORES).RHYTHM
+    sender.conf.beat_schedule = schedule(rhythm)
+
+
+@app.task(name=TICK)  # type: ignore[untyped-decorator]  # celery has no types
+def tick() -> None:
+    """Show that the clock ticks and that the control queue moves."""
+    from portal import heartbeat  # noqa: PLC0415  # settings are not ready while this module loads
+
+    heartbeat.beat(heartbeat.CLOCK)
+
+
+@signals.heartbeat_sent.connect  # type: ignore[untyped-decorator]  # celery has no types
+def _alive(sender: Any, **_: object) -> None:  # celery has no types
+    """Record every two seconds that the worker's own loop turns; named `control@host`, `default@host`."""
+    from portal import heartbeat  # noqa: PLC0415  # settings are not ready while this module loads
+
+    queue = str(sender.eventer.hostname).partition("@")[0]
+    with contextlib.suppress(RedisError):  # silence is the sign: age() grows
+        heartbeat.beat(f"worker:{queue}")
+
+
+@signals.setup_logging.connect  # type: ignore[untyped-decorator]  # celery has no types
+def _log_as_django_does(**_: object) -> None:
+    """Keep Celery from installing its own handlers: LOGGING already did."""

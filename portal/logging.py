@@ -1,0 +1,54 @@
+"""Structured logs on standard error: aligned lines for people, or one JSON object a line."""
+
+from typing import Any, Literal
+
+import structlog
+
+_SHARED: list[Any] = [
+    structlog.contextvars.merge_contextvars,
+    structlog.stdlib.add_logger_name,
+    structlog.stdlib.add_log_level,
+    structlog.stdlib.ExtraAdder(),
+    structlog.processors.TimeStamper(fmt="iso", utc=True),
+    structlog.processors.StackInfoRenderer(),
+]
+
+
+def logging_config(*, level: str, form: Literal["console", "json"]) -> dict[str, Any]:
+    """Return the dictConfig of a process, and set structlog up to go through it.
+
+    Args:
+        level: least level logged by our own modules, e.g. "info".
+        form: "console" for people, "json" for machines.
+    """
+    structlog.configure(
+        processors=[*_SHARED, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        wrapper_class=structlog.stdlib.BoundLogger,
+        cache_logger_on_first_use=True,
+    )
+    last: list[Any] = (
+        [structlog.processors.dict_tracebacks, structlog.processors.JSONRenderer()]
+        if form == "json"
+        else [structlog.dev.ConsoleRenderer(colors=False)]
+    )
+    ours = {name: {"level": level.upper()} for name in ("portal", "orchestrator", "federation", "providers")}
+    return {
+        "version": 1,
+        "disable_existing_loggers": False,
+        "formatters": {
+            "structured": {
+                "()": structlog.stdlib.ProcessorFormatter,
+                "processors": [structlog.stdlib.ProcessorFormatter.remove_processors_meta, *last],
+                "foreign_pre_chain": _SHARED,
+            }
+        },
+        "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "structured"}},
+        "root": {"handlers": ["stderr"], "level": "WARNING"},
+        "loggers": {
+            **ours,
+            "celery": {"level": "INFO"},
+            "uvicorn": {"level": "INFO", "handlers": [], "propagate": True},
+            "django.request": {"level": "ERROR"},
+        },
+    }

@@ -1,0 +1,223 @@
+"""Django's settings, built from `portal.env`; nothing here reads the environment or decides by host name."""
+
+import sys
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from django.core.exceptions import ImproperlyConfigured
+from psycopg import ProgrammingError
+from psycopg.conninfo import conninfo_to_dict
+
+from portal import env as environment
+from portal.embedded import address
+from portal.logging import logging_config
+from portal.secret_key import kept_key
+
+ROOT = environment.ROOT
+try:
+    ENV = environment.load()
+except environment.BadEnvironment as error:
+    sys.exit(f"facet: {error}")
+
+# ── who we are ────────────────────────────────────────────────────────────────────────────────────────────────────
+DATA_DIR: Path = ENV.data_dir
+DEBUG = ENV.debug
+TESTING = ENV.testing
+PUBLIC_URL = ENV.public_url.rstrip("/") or f"http://{ENV.host}:{ENV.port}"
+ALLOWED_HOSTS = sorted(
+    {urlsplit(PUBLIC_URL).hostname or "localhost", *ENV.allowed_hosts}
+    | (set() if ENV.production else {"localhost", "127.0.0.1", "[::1]"})
+)
+CSRF_TRUSTED_ORIGINS = [PUBLIC_URL]
+SECRET_KEY = ENV.secret_key.get_secret_value() if ENV.secret_key else kept_key(DATA_DIR)
+SECRET_KEY_FALLBACKS = (
+    [key.strip() for key in ENV.secret_key_fallbacks.get_secret_value().split(",") if key.strip()]
+    if ENV.secret_key_fallbacks
+    else []
+)
+FACET_PROFILES: Path | None = ENV.profiles
+
+INSTALLED_APPS = [
+    "unfold",
+    "django.contrib.admin",
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "django.contrib.staticfiles",
+    "pgtrigger",
+    "rest_framework",
+    "drf_spectacular",
+    "drf_spectacular_sidecar",
+    "django_htmx",
+    "template_partials",
+    "portal.apps.PortalConfig",
+    "orchestrator.apps.OrchestratorConfig",
+    "federation.apps.FederationConfig",
+]
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+ROOT_URLCONF = "portal.urls"
+ASGI_APPLICATION = "portal.asgi.application"
+
+# Every one of these is async-capable: a single synchronous one would put a thread hop before each event stream.
+MIDDLEWARE = [
+    "django.middleware.security.SecurityMiddleware",
+    "portal.middleware.StaticFiles",
+    "portal.middleware.content_security_policy",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    "django_htmx.middleware.HtmxMiddleware",
+]
+
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "DIRS": [ROOT / "templates"],
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+            ],
+            "builtins": ["template_partials.templatetags.partials"],
+        },
+    }
+]
+
+# ── where state lives ─────────────────────────────────────────────────────────────────────────────────────────────
+_ENGINE = address.read(DATA_DIR)
+_NO_ENGINE = address.Address(
+    database_url=f"postgresql://facet@/facet?host={DATA_DIR}/run",
+    redis_url=f"unix://{DATA_DIR}/run/valkey.sock",
+)
+
+
+def _database(url: str) -> dict[str, Any]:
+    """Return Django's entry for a libpq URL; its further parameters (sslmode, …) become connection options."""
+    try:
+        given = conninfo_to_dict(url)
+    except ProgrammingError as error:
+        raise ImproperlyConfigured(f"DATABASE_URL is not a libpq URL: {error}") from None
+    names = {"NAME": "dbname", "USER": "user", "PASSWORD": "password", "HOST": "host", "PORT": "port"}
+    entry: dict[str, Any] = {key: str(given.pop(name, "") or "") for key, name in names.items()}
+    options: dict[str, Any] = {"connect_timeout": 5, **given}
+    if ENV.database_pool:
+        # Under ASGI each request has its own thread, so connections kept per thread would pile up: pool them.
+        options["pool"] = {"min_size": 1, "max_size": ENV.database_pool, "timeout": 10}
+    return {
+        **entry,
+        "ENGINE": "django.db.backends.postgresql",
+        "ATOMIC_REQUESTS": False,
+        "CONN_MAX_AGE": 0 if ENV.database_pool or TESTING else 60,
+        "CONN_HEALTH_CHECKS": True,
+        "OPTIONS": options,
+    }
+
+
+def _broker(url: str) -> str:
+    """Return kombu's spelling of a Redis URL: it names unix sockets differently from redis-py."""
+    parts = urlsplit(url)
+    if parts.scheme != "unix":
+        return url
+    number = dict(pair.partition("=")[::2] for pair in parts.query.split("&")).get("db", "0")
+    return f"redis+socket://{unquote(parts.path)}?virtual_host={number}"
+
+
+DATABASE_URL = (
+    ENV.database_url.get_secret_value() if ENV.database_url else (_ENGINE or _NO_ENGINE).database_url
+)
+REDIS_URL = ENV.redis_url.get_secret_value() if ENV.redis_url else (_ENGINE or _NO_ENGINE).redis_url
+DATABASES = {"default": _database(DATABASE_URL)}
+
+# ── the queue: see docs on why PostgreSQL is the truth and this only a doorbell ───────────────────────────────────
+CELERY_BROKER_URL = _broker(REDIS_URL)
+CELERY_TASK_IGNORE_RESULT = True
+CELERY_TASK_ACKS_LATE = True
+CELERY_TASK_REJECT_ON_WORKER_LOST = True
+CELERY_TASK_SOFT_TIME_LIMIT = 45
+CELERY_TASK_TIME_LIMIT = 60
+CELERY_TASK_DEFAULT_QUEUE = "default"
+CELERY_TASK_SERIALIZER = "json"
+CELERY_ACCEPT_CONTENT = ["json"]
+CELERY_WORKER_PREFETCH_MULTIPLIER = 1
+CELERY_WORKER_CANCEL_LONG_RUNNING_TASKS_ON_CONNECTION_LOSS = True
+CELERY_WORKER_SOFT_SHUTDOWN_TIMEOUT = 5.0
+CELERY_WORKER_MAX_TASKS_PER_CHILD = 500
+CELERY_WORKER_HIJACK_ROOT_LOGGER = False
+CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
+CELERY_BROKER_TRANSPORT_OPTIONS = {
+    "visibility_timeout": 300,  # above the hard time limit, or a slow chore runs twice at once
+    "unacked_restore_interval": 5,
+    "unacked_restore_throttle": 1,
+    "socket_keepalive": True,
+}
+CELERY_TIMEZONE = "UTC"
+
+# ── people and browsers ───────────────────────────────────────────────────────────────────────────────────────────
+AUTH_PASSWORD_VALIDATORS = [
+    {"NAME": f"django.contrib.auth.password_validation.{name}"}
+    for name in ("UserAttributeSimilarityValidator", "MinimumLengthValidator", "CommonPasswordValidator")
+]
+if TESTING:
+    PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
+SESSION_ENGINE = "django.contrib.sessions.backends.db"
+SESSION_COOKIE_NAME = f"facet_session_{ENV.port}"  # copies side by side on one host must not share a cookie
+CSRF_COOKIE_NAME = f"facet_csrf_{ENV.port}"
+SESSION_COOKIE_HTTPONLY = True
+SESSION_COOKIE_SAMESITE = CSRF_COOKIE_SAMESITE = "Lax"
+X_FRAME_OPTIONS = "DENY"
+SECURE_REFERRER_POLICY = "same-origin"
+LOGIN_URL = "/sign-in/"
+LOGIN_REDIRECT_URL = "/"
+if ENV.production:
+    SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = True
+    SECURE_HSTS_SECONDS = 31_536_000
+    SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
+
+USE_TZ = True
+TIME_ZONE = "UTC"
+USE_I18N = False
+LANGUAGE_CODE = "en"
+
+STATIC_URL = "/static/"
+STATIC_ROOT = (
+    ROOT / "staticfiles" if ENV.production else None
+)  # elsewhere files are served from where they are
+STATICFILES_DIRS = [folder for folder in (ROOT / "static",) if folder.is_dir()]
+WHITENOISE_USE_FINDERS = not ENV.production
+WHITENOISE_AUTOREFRESH = DEBUG
+STORAGES = {
+    "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
+    "staticfiles": {
+        "BACKEND": "whitenoise.storage.CompressedManifestStaticFilesStorage"
+        if ENV.production
+        else "django.contrib.staticfiles.storage.StaticFilesStorage"
+    },
+}
+
+REST_FRAMEWORK: dict[str, Any] = {
+    "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
+    "DEFAULT_PARSER_CLASSES": ["rest_framework.parsers.JSONParser"],
+    "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.IsAuthenticated"],
+    "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
+    "UNAUTHENTICATED_USER": None,
+}
+SPECTACULAR_SETTINGS: dict[str, Any] = {
+    "TITLE": "Facet",
+    "VERSION": "1",
+    "OAS_VERSION": "3.1.0",
+    "SERVE_INCLUDE_SCHEMA": False,
+    "SWAGGER_UI_DIST": "SIDECAR",
+    "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
+    "REDOC_DIST": "SIDECAR",
+}
+UNFOLD = {"SITE_TITLE": "Facet", "SITE_HEADER": "Facet"}
+
+LOGGING_CONFIG = "logging.config.dictConfig"
+LOGGING = logging_config(level=ENV.log_level, form=ENV.log_format)
