@@ -155,7 +155,9 @@ _WHAT: Final[dict[str, str]] = {
 }
 _WHOSE: Final[dict[str, str]] = {"Assoc": "account or user", "QOS": "QoS", "": "account in this QoS"}
 _LIMIT = re.compile(
-    r"(?P<whose>Assoc|QOS|)(?P<bound>Grp|Max|Min)(?P<what>" + "|".join(sorted(_WHAT, key=len, reverse=True)) + r")"
+    r"(?P<whose>Assoc|QOS|)(?P<bound>Grp|Max|Min)(?P<what>"
+    + "|".join(sorted(_WHAT, key=len, reverse=True))
+    + r")"
     r"(?P<minutes>(?:Run)?(?:Minutes|Mins))?(?P<per>Per(?:Job|Node|User|Account))?(?:NotSatisfied)?(?:Limit)?"
 )
 
@@ -177,7 +179,8 @@ def explain_reason(raw: str) -> Reason:
             return Reason(_K.HELD, sentence)
     if text.startswith("Nodes required for job are DOWN"):
         return Reason(
-            _K.RESOURCES, "The nodes it needs are down, drained, or reserved for jobs of higher-priority partitions."
+            _K.RESOURCES,
+            "The nodes it needs are down, drained, or reserved for jobs of higher-priority partitions.",
         )
     return Reason(_K.UNKNOWN, f"The scheduler says: {text}")
 
@@ -189,12 +192,18 @@ def _explain_limit(match: re.Match[str]) -> Reason:
         return Reason(_K.NEVER_STARTS, f"The job asks for fewer {what} than the {whose} demands.")
     if per in {"job", "node"}:
         time = "-minutes" if match["minutes"] else ""
-        return Reason(_K.NEVER_STARTS, f"One job may not use so many {what}{time} per {per} under this {whose}.")
+        return Reason(
+            _K.NEVER_STARTS, f"One job may not use so many {what}{time} per {per} under this {whose}."
+        )
     if match["minutes"] and not match["minutes"].startswith("Run"):
         return Reason(_K.BUDGET, f"The {whose} has used up its granted minutes of {what}.")
     if match["minutes"]:
-        return Reason(_K.OWN_LIMIT, f"Running jobs of the {whose} already claim the allowed minutes of {what}.")
+        return Reason(
+            _K.OWN_LIMIT, f"Running jobs of the {whose} already claim the allowed minutes of {what}."
+        )
     if match["what"] == "Wall" and match["bound"] == "Grp":
         return Reason(_K.BUDGET, f"The {whose} has used up its granted wall time.")
     each = f" per {per}" if per else ""
-    return Reason(_K.OWN_LIMIT, f"The {whose} already holds as many {what}{each} as it may; it passes as jobs end.")
+    return Reason(
+        _K.OWN_LIMIT, f"The {whose} already holds as many {what}{each} as it may; it passes as jobs end."
+    )
