@@ -28,22 +28,21 @@ SHOW_QOS: Final = (
     "qos",
     "format=Name,Priority,Flags,GrpTRES,GrpJobs,GrpSubmit,MaxTRES,MaxWall,MaxTRESPU,MaxJobsPU,MaxSubmitPU",
 )
-_ASSOC_FORMAT: Final = (
-    "format=Cluster,Account,User,Partition,ParentName,GrpJobs,GrpTRES,GrpSubmit,GrpWall,"
-    "MaxJobs,MaxTRES,MaxSubmit,MaxWall,QOS,DefaultQOS"
+_COLUMNS: Final = (
+    *("Account", "User", "Partition", "ParentName", "GrpJobs", "GrpTRES", "GrpSubmit"),
+    *("MaxJobs", "MaxTRES", "MaxSubmit", "MaxWall", "QOS", "DefaultQOS"),
 )
+SHOW_ASSOCIATIONS: Final = (
+    "sacctmgr",
+    "-P",
+    "show",
+    "association",
+    "format=" + ",".join(_COLUMNS),
+)
+"""Everybody's rows that we may see: those of accounts, which hold the group limits, come only so."""
 SHOW_USAGE: Final = ("sshare", "-U", "-P")
 _USED: Final = re.compile(r"(?P<limit>N|\d+)\((?P<used>\d+)\)", re.ASCII)
 _QOS: Final = re.compile(r"^QOS=(?P<name>[^\s(]+)\(\d+\)\n(?P<body>(?:[ \t]+.*\n?)*)", re.MULTILINE)
-
-
-def show_associations(user: str | None) -> tuple[str, ...]:
-    """Return the command that lists associations: of one user, or all that we may see.
-
-    The rows of accounts, which hold the group limits, come only without a user.
-    """
-    del user  # account rows are needed either way; the reader keeps the user's own
-    return ("sacctmgr", "-P", "show", "association", _ASSOC_FORMAT)
 
 
 # --- QoS ---------------------------------------------------------------------------------------------

@@ -12,14 +12,14 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from providers.dialects.slurm.limits import (
+    SHOW_ASSOCIATIONS,
     SHOW_QOS,
     SHOW_USAGE,
     read_associations,
     read_fairshare,
     read_qos,
-    show_associations,
 )
-from providers.dialects.slurm.nodes import SHOW_NODES, controller_version, read_nodes
+from providers.dialects.slurm.nodes import KNOWN_FLAGS, SHOW_NODES, controller_version, read_nodes
 from providers.dialects.slurm.partitions import SHOW_PARTITIONS, read_partitions
 from providers.dialects.slurm.queue import SHOW_QUEUE, read_queue
 from providers.dialects.slurm.records import counted
@@ -50,13 +50,8 @@ def _exec(
     )
 
 
-def build_probe(*, full: bool, user: str | None = None) -> Batch:
-    """Build the probe: live state, and with `full` also configuration, partitions, QoS, associations.
-
-    Args:
-        full: Whether to ask for what changes rarely.
-        user: The remote user, where known; the site is asked otherwise.
-    """
+def build_probe(*, full: bool) -> Batch:
+    """Build the probe: live state, and with `full` also configuration, partitions, QoS, associations."""
     live = (
         _exec("ping", ("scontrol", "ping"), timeout_s=5, max_mib=1, stop_on_failure=True),
         _exec("nodes", SHOW_NODES, timeout_s=15, max_mib=32, stop_on_failure=True),
@@ -70,7 +65,7 @@ def build_probe(*, full: bool, user: str | None = None) -> Batch:
         _exec("config", ("scontrol", "show", "config"), timeout_s=10),
         _exec("user", ("id", "-un"), timeout_s=5, max_mib=1),
         _exec("qos", SHOW_QOS, timeout_s=10),
-        _exec("associations", show_associations(user), timeout_s=20, max_mib=32),
+        _exec("associations", SHOW_ASSOCIATIONS, timeout_s=20, max_mib=32),
         _exec("usage", SHOW_USAGE, timeout_s=10),
     )
     return Batch(operations=(*live, *rare), deadline_s=90)
@@ -179,19 +174,6 @@ def _read_accounting(reply: BatchReply) -> _Accounting:
 
 
 def _strange_states(nodes: tuple[Node, ...]) -> tuple[str, ...]:
-    """Return a warning per word for states that this reader does not know."""
-    known = {"UNKNOWN"}
-    words = sorted({flag for node in nodes for flag in node.flags if not _is_known(flag)} - known)
+    """Return a warning per word of a state that this reader does not know."""
+    words = sorted({flag for node in nodes for flag in node.flags} - KNOWN_FLAGS)
     return tuple(f"nodes in the unknown state {word} are not used" for word in words)
-
-
-def _is_known(flag: str) -> bool:
-    return flag in _KNOWN_FLAGS
-
-
-_KNOWN_FLAGS: Final = frozenset(
-    {"BLOCKED", "CLOUD", "COMPLETING", "DRAIN", "DYNAMIC", "DYNAMIC_FUTURE", "DYNAMIC_NORM", "EXTERNAL"}
-    | {"FAIL", "INVALID_REG", "MAINTENANCE", "NOT_RESPONDING", "PERFCTRS", "PLANNED", "POWER_DOWN"}
-    | {"POWER_DRAIN", "POWER_UP", "POWERED_DOWN", "POWERING_DOWN", "POWERING_UP", "REBOOT_CANCELED"}
-    | {"REBOOT_ISSUED", "REBOOT_REQUESTED", "RESERVED", "RESUME", "UNDRAIN"}
-)

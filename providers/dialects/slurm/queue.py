@@ -11,6 +11,7 @@ from typing import Final
 
 from providers.dialects.slurm.gres import Gres, read_gres, read_mig, read_tres, tres_gpus
 from providers.dialects.slurm.hostlist import JobId, expand, read_job_id, read_tasks
+from providers.dialects.slurm.reasons import ReasonKind, explain_reason
 from providers.dialects.slurm.records import (
     json_at,
     json_list,
@@ -73,10 +74,30 @@ _COMMAND: Final = "squeue -a -h -O"
 _JSON_COMMAND: Final = "squeue --json"
 
 
+_COMPETING: Final = frozenset(
+    {ReasonKind.NONE, ReasonKind.PRIORITY, ReasonKind.RESOURCES, ReasonKind.SCHEDULER}
+    | {ReasonKind.NODE_DOWN, ReasonKind.RESERVATION}
+)
+"""What a job that is free to start may wait for; RESERVATION and NODE_DOWN pass like any other obstacle."""
+
+
 @lru_cache(maxsize=512)
 def queue_state(raw: str, reason: str) -> JobState:
     """Return the canonical state of a queue record; several words of JSON are joined by "+"."""
     return read_state(raw.split("+"), reason=reason.partition(",")[0])  # "JobHeldUser,Resources"
+
+
+@lru_cache(maxsize=512)
+def is_eligible(state: JobState, reason: str) -> bool:
+    """Return whether the job competes for resources now; True for one that is past waiting.
+
+    Held, dependent, begin-time and limited jobs do not; nor one whose reason is not known here.
+    """
+    if state is JobState.HELD:
+        return False
+    if state is not JobState.QUEUED:
+        return True
+    return explain_reason(reason).kind in _COMPETING
 
 
 @lru_cache(maxsize=4096)
@@ -160,9 +181,10 @@ def _shared_part(cells: list[str]) -> QueueJob:
     raw, user, account, partitions, qos, nodes, cpus, tres, per_node, per_job, limit, reason = cells[_OWN:]
     count = read_least_count(nodes)
     gpus, kind, memory = job_gpus(tres, per_node, per_job, count)
+    state = queue_state(_state_word(raw), reason)
     return QueueJob(
         job_id="",
-        state=queue_state(_state_word(raw), reason),
+        state=state,
         state_raw=raw,
         user=_or_none(user),
         account=_or_none(account),
@@ -175,6 +197,7 @@ def _shared_part(cells: list[str]) -> QueueJob:
         gpus=gpus,
         gpu_type=kind,
         walltime_s=finite(read_limit_s(limit)),
+        is_eligible=is_eligible(state, reason),
     )
 
 
@@ -225,6 +248,7 @@ def read_queue_json(text: str) -> tuple[QueueJob, ...]:
 def _job_json(row: Mapping[str, object]) -> QueueJob:
     raw = _json_state(row.get("job_state"))
     reason = json_text(row.get("state_description")) or json_text(row.get("state_reason"))
+    state = queue_state(raw, reason)
     nodes = json_count(row.get("node_count"))
     identity, stands_for, throttle = _json_identity(row)
     gpus, kind, memory = job_gpus(
@@ -235,7 +259,7 @@ def _job_json(row: Mapping[str, object]) -> QueueJob:
     )
     return QueueJob(
         job_id=identity,
-        state=queue_state(raw, reason),
+        state=state,
         state_raw=raw,
         user=json_text(row.get("user_name")) or None,
         account=json_text(row.get("account")) or None,
@@ -252,6 +276,7 @@ def _job_json(row: Mapping[str, object]) -> QueueJob:
         submit_at=json_instant(row.get("submit_time")),
         start_at=json_instant(row.get("start_time")),
         node_names=expand(json_nodes(row)),
+        is_eligible=is_eligible(state, reason),
         array_pending=stands_for,
         array_throttle=throttle,
         name=json_text(row.get("name")),

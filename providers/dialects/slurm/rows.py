@@ -29,7 +29,12 @@ from providers.types import JobState, Observation
 FIELD: Final = "\x1f"
 RECORD: Final = "\x1e"
 
-QUEUE_FORMAT: Final = FIELD.join(["%i", "%A", "%T", "%r", "%V", "%S", "%e", "%M", "%l", "%D", "%C", "%P", "%a", "%N", "%j", "%k"]) + RECORD
+QUEUE_FORMAT: Final = (
+    FIELD.join(
+        ["%i", "%A", "%T", "%r", "%V", "%S", "%e", "%M", "%l", "%D", "%C", "%P", "%a", "%N", "%j", "%k"]
+    )
+    + RECORD
+)
 ACCOUNTING_FORMAT: Final = (
     "JobID,JobIDRaw,State,ExitCode,Submit,Eligible,Start,End,ElapsedRaw,TimelimitRaw,NNodes,"
     "Partition,Account,ReqTRES,AllocTRES,NodeList,Reason,JobName,Comment,Cluster"
