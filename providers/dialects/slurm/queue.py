@@ -76,9 +76,8 @@ _JSON_COMMAND: Final = "squeue --json"
 
 _COMPETING: Final = frozenset(
     {ReasonKind.NONE, ReasonKind.PRIORITY, ReasonKind.RESOURCES, ReasonKind.SCHEDULER}
-    | {ReasonKind.NODE_DOWN, ReasonKind.RESERVATION}
 )
-"""What a job that is free to start may wait for; RESERVATION and NODE_DOWN pass like any other obstacle."""
+"""What a job waits for that may start as soon as there is room."""
 
 
 @lru_cache(maxsize=512)
