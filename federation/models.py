@@ -54,6 +54,12 @@ class System(models.Model):
         "SiteProfile", null=True, blank=True, on_delete=models.PROTECT, related_name="+"
     )
     """The revision in force."""
+    partitions = models.JSONField(default=list, blank=True)
+    """The scheduler's partition table of the last full probe (providers.types.Partition)."""
+    snapshot = models.ForeignKey(
+        "Snapshot", null=True, blank=True, on_delete=models.SET_NULL, related_name="+"
+    )
+    """The newest good one."""
     created_at = models.DateTimeField(auto_now_add=True)
 
     class Meta:

@@ -1,0 +1,275 @@
+"""Refreshing one system: load → ask the site → read → apply. No transaction is open meanwhile."""
+
+import hashlib
+import zlib
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from time import monotonic
+
+from django.db import transaction
+from django.db.models import F
+
+from federation import health
+from federation.handles import new_handle
+from federation.ledger import Happening, record
+from federation.links import open_link
+from federation.locks import only_one
+from federation.merge import HOLDING, prepare
+from federation.models import Connection, PartitionSample, Snapshot, System
+from federation.profile import ProfileDocument
+from federation.types import Health
+from providers.errors import FacetError, SchedulerDown, SiteUnreachable
+from providers.registry import dialect
+from providers.types import Batch, BatchReply, Exec, Probe
+
+_WHO = "facet.who"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What one request to the site brought: a probe, or the error that stands for it."""
+
+    connection: Connection
+    started_at: datetime
+    duration_s: float
+    is_full: bool
+    probe: Probe | None = None
+    who: tuple[str, str] | None = None
+    """(remote user, home directory), with a full probe."""
+    error: FacetError | None = None
+
+    @property
+    def availability(self) -> str:
+        """Return the snapshot's word for what happened."""
+        if self.error is None:
+            return "available"
+        if isinstance(self.error, SchedulerDown):
+            return "scheduler_down"
+        return "unreachable" if isinstance(self.error, SiteUnreachable) else "unparsable"
+
+
+def refresh(system_id: int, *, now: datetime, force_full: bool = False) -> Snapshot | None:
+    """Probe one system and store what was seen; None when another worker is at it or nobody has a way in."""
+    with only_one(f"probe:{system_id}") as mine:
+        if not mine:
+            return None
+        system = System.objects.select_related("profile").get(pk=system_id)
+        if not system.is_enabled or system.profile is None:
+            return None
+        profile = ProfileDocument.model_validate(system.profile.document)
+        connection = _connection(system)
+        if connection is None:
+            _nobody(system, now=now)
+            return None
+        full = force_full or _full_is_due(system, profile, now)
+        return _apply(system, profile, _ask(system, profile, connection, full=full, now=now), now=now)
+
+
+def refresh_access(connection_id: int, *, now: datetime) -> bool:
+    """Ask one connection's own site what its user may use; return whether it answered."""
+    connection = Connection.objects.select_related("system__profile").get(pk=connection_id)
+    system = connection.system
+    if system.profile is None:
+        return False
+    profile = ProfileDocument.model_validate(system.profile.document)
+    outcome = _ask(system, profile, connection, full=True, now=now)
+    if outcome.probe is None:
+        return False
+    _store_access(outcome, now=now)
+    return True
+
+
+def _connection(system: System) -> Connection | None:
+    """Return the way to take: the one that worked last; after failures the next in turn."""
+    active = list(
+        Connection.objects.filter(system=system, state="active").order_by(
+            F("last_success_at").desc(nulls_last=True), "id"
+        )
+    )
+    return active[system.consecutive_failures % len(active)] if active else None
+
+
+def _full_is_due(system: System, profile: ProfileDocument, now: datetime) -> bool:
+    last = system.last_full_probe_at
+    return last is None or now - last >= timedelta(seconds=profile.probe.full_interval_s)
+
+
+def _ask(
+    system: System, profile: ProfileDocument, connection: Connection, *, full: bool, now: datetime
+) -> Outcome:
+    started = monotonic()
+    probe, who, error = None, None, None
+    try:
+        speaks = dialect(system.dialect)
+        batch = speaks.probe(full=full)
+        operations = batch.operations
+        if full:
+            operations = (Exec(name=_WHO, argv=("printenv", "USER", "HOME"), timeout_s=5), *operations)
+        reply = open_link(connection).run(
+            Batch(operations=operations, deadline_s=float(profile.probe.timeout_s))
+        )
+        who = _who(reply)
+        probe = speaks.read_probe(reply, now=now)
+    except FacetError as caught:
+        error = caught
+    return Outcome(
+        connection=connection,
+        started_at=now,
+        duration_s=monotonic() - started,
+        is_full=full,
+        probe=probe,
+        who=who,
+        error=error,
+    )
+
+
+def _who(reply: BatchReply) -> tuple[str, str] | None:
+    said = reply.replies.get(_WHO)
+    lines = said.stdout.splitlines() if said is not None and said.rc == 0 else []
+    return (lines[0], lines[1]) if len(lines) == 2 else None
+
+
+def _apply(system: System, profile: ProfileDocument, outcome: Outcome, *, now: datetime) -> Snapshot:
+    with transaction.atomic():
+        locked = System.objects.select_for_update(no_key=True, of=("self",)).get(pk=system.pk)
+        snapshot = _store(locked, outcome)
+        verdict = _verdict(locked, profile, outcome)
+        if outcome.probe is not None:
+            _store_success(locked, profile, outcome, snapshot, now=now)
+        _move_health(locked, verdict, now=now)
+        locked.last_probe_at = now
+        locked.next_probe_at = now + timedelta(seconds=verdict.next_probe_in_s)
+        locked.save()
+    return snapshot
+
+
+def _verdict(system: System, profile: ProfileDocument, outcome: Outcome) -> health.Verdict:
+    if outcome.probe is None:
+        return health.after_failure(
+            str(outcome.error),
+            failures_before=system.consecutive_failures,
+            never_seen=system.last_success_at is None,
+        )
+    busy = system.attempts.filter(due_at__isnull=False).exists()
+    return health.after_success(
+        warnings=outcome.probe.warnings,
+        accounting_up=outcome.probe.accounting_up,
+        interval_s=profile.probe.interval_s if busy else profile.probe.idle_interval_s,
+    )
+
+
+def _store(system: System, outcome: Outcome) -> Snapshot:
+    body = outcome.probe.model_dump_json().encode() if outcome.probe else b""
+    return Snapshot.objects.create(
+        handle=new_handle("snap", outcome.started_at),
+        system=system,
+        connection=outcome.connection,
+        taken_at=outcome.started_at,
+        duration_s=outcome.duration_s,
+        availability=outcome.availability,
+        is_full=outcome.is_full,
+        scheduler=outcome.probe.scheduler[:40] if outcome.probe else "",
+        digest=hashlib.sha256(body).hexdigest() if body else "",
+        body=zlib.compress(body, 1) if body else None,
+        counts=_counts(outcome.probe) if outcome.probe else {},
+        error=str(outcome.error)[:500] if outcome.error else "",
+    )
+
+
+def _counts(probe: Probe) -> dict[str, int]:
+    return {
+        "nodes": len(probe.nodes),
+        "nodes_usable": sum(node.usable for node in probe.nodes),
+        "gpus": sum(pool.total for node in probe.nodes for pool in node.gpus),
+        "gpus_free": sum(pool.free for node in probe.nodes for pool in node.gpus),
+        "cpus": sum(node.cpus_total for node in probe.nodes),
+        "cpus_free": sum(node.cpus_free for node in probe.nodes),
+        "running": sum(job.state in HOLDING for job in probe.jobs),
+        "pending": sum(job.array_pending for job in probe.jobs if job.state not in HOLDING),
+    }
+
+
+def _store_success(
+    system: System, profile: ProfileDocument, outcome: Outcome, snapshot: Snapshot, *, now: datetime
+) -> None:
+    assert outcome.probe is not None  # noqa: S101  # the caller asked
+    probe = outcome.probe
+    system.last_success_at = now
+    system.snapshot = snapshot
+    if probe.partitions is not None:
+        system.partitions = [partition.model_dump(mode="json") for partition in probe.partitions]
+        system.last_full_probe_at = now
+    Connection.objects.filter(pk=outcome.connection.pk).update(last_success_at=now)
+    if outcome.is_full:
+        _store_access(outcome, now=now)
+    prepared = prepare(profile, probe, probe.partitions)
+    PartitionSample.objects.bulk_create(
+        PartitionSample(
+            system=system,
+            partition=partition.name,
+            at=now,
+            gpus_total=sum(node.gpus for node in partition.nodes),
+            gpus_free=sum(node.gpus_free for node in partition.nodes),
+            cpus_total=sum(node.cpus for node in partition.nodes),
+            cpus_free=sum(node.cpus_free for node in partition.nodes),
+            nodes_total=len(partition.nodes),
+            nodes_up=sum(node.is_up for node in partition.nodes),
+            nodes_idle=sum(node.is_idle for node in partition.nodes),
+            running=partition.queue.running_count,
+            pending=partition.queue.pending_count,
+            eligible=partition.queue.eligible_count,
+        )
+        for partition in prepared.partitions
+    )
+
+
+def _store_access(outcome: Outcome, *, now: datetime) -> None:
+    """Keep what the scheduler says of this connection's own user, and the QoS table."""
+    assert outcome.probe is not None  # noqa: S101  # the caller asked
+    probe, connection = outcome.probe, outcome.connection
+    user = connection.remote_user or (outcome.who[0] if outcome.who else "") or (probe.user or "")
+    own = [found for found in probe.associations or () if found.user == user]
+    facts = {
+        "user": user,
+        "home": outcome.who[1] if outcome.who else "",
+        "associations": [found.model_dump(mode="json") for found in own]
+        if probe.associations is not None
+        else None,
+        "qos": [found.model_dump(mode="json") for found in probe.qos or ()],
+    }
+    kept = connection.facts or {}
+    if facts["associations"] is None and kept.get("associations") is not None:
+        facts |= {"associations": kept["associations"], "qos": kept["qos"]}  # accounting was down
+    Connection.objects.filter(pk=connection.pk).update(facts=facts, facts_at=now, remote_user=user[:80])
+
+
+def _move_health(system: System, verdict: health.Verdict, *, now: datetime) -> None:
+    system.consecutive_failures = verdict.consecutive_failures
+    system.health_reason = verdict.reason
+    if system.health == verdict.health:
+        return
+    was, system.health, system.health_since = system.health, verdict.health.value, now
+    record([health_event(system, was)], now=now)
+
+
+def health_event(system: System, was: str) -> Happening:
+    """Return the event of a change of health."""
+    reason = f": {system.health_reason}" if system.health_reason else ""
+    return Happening(
+        type=f"system.{system.health}",
+        subject=system.slug,
+        system=system.slug,
+        state=system.health,
+        summary=f"{system.name} is {system.health}{reason}",
+        data={"was": was, "reason": system.health_reason},
+    )
+
+
+def _nobody(system: System, *, now: datetime) -> None:
+    """Record that no user has a working connection."""
+    verdict = health.Verdict(Health.OFFLINE, "nobody has a working connection", 0, 60)
+    with transaction.atomic():
+        locked = System.objects.select_for_update(no_key=True, of=("self",)).get(pk=system.pk)
+        _move_health(locked, verdict, now=now)
+        locked.next_probe_at = now + timedelta(seconds=verdict.next_probe_in_s)
+        locked.save()

@@ -1,0 +1,212 @@
+"""One user's records of the Global Resource View, from what all see alike and this user's access. Pure."""
+
+from fnmatch import fnmatchcase
+
+from federation.merge import HOLDING, PreparedPartition, PreparedSystem
+from federation.profile import ProfileDocument
+from federation.types import Access, Health, ResourceRecord, Standing, UserLimits
+from providers.types import Association, JobState, Limits, Partition, Probe, Qos
+
+
+def records(prepared: PreparedSystem, access: Access, standing: Standing) -> tuple[ResourceRecord, ...]:
+    """Return one record per partition and account of this user, in the order of their names."""
+    found = [
+        _record(prepared, partition, account, access, standing)
+        for partition in prepared.partitions
+        for account in _accounts(access)
+    ]
+    return tuple(sorted(found, key=lambda record: record.key))
+
+
+def _accounts(access: Access) -> tuple[str | None, ...]:
+    """Return what Facet was granted, else what the site's accounting knows, else the site's default."""
+    if access.credits:
+        return tuple(sorted(access.credits))
+    if access.associations:
+        return tuple(sorted({association.account for association in access.associations}))
+    return (None,)
+
+
+def _record(
+    prepared: PreparedSystem,
+    partition: PreparedPartition,
+    account: str | None,
+    access: Access,
+    standing: Standing,
+) -> ResourceRecord:
+    profile, declared, live = prepared.profile, partition.profile, partition.live
+    association = _association(access, account, partition.name)
+    qos = declared.qos or profile.policy.default_qos or (association.default_qos if association else None)
+    limits = _limits(prepared, partition, access, association=association, qos=qos)
+    credit = access.credits.get(account) if account else None
+    return ResourceRecord(
+        system=profile.system,
+        partition=partition.name,
+        account=account,
+        qos=declared.qos or profile.policy.default_qos,
+        snapshot_id=standing.snapshot_id,
+        observed_at=standing.observed_at,
+        max_age_s=profile.probe.max_age_s,
+        health=standing.health,
+        is_connected=access.is_connected,
+        access_denied=_denied(partition, access, account, association, qos),
+        has_allocation=bool(access.credits) or not access.associations or association is not None,
+        blocked=_blocked(profile, partition),
+        partition_state=live.state
+        if live
+        else ("up" if standing.health is not Health.OFFLINE else "unknown"),
+        architecture=_architecture(profile, partition),
+        nodes=partition.nodes,
+        queue=partition.queue,
+        max_walltime_s=_least(
+            declared.max_walltime_s, live.max_walltime_s if live else None, limits.max_walltime_s
+        ),
+        max_nodes=_least(declared.max_nodes, live.max_nodes if live else None),
+        is_exclusive=declared.exclusive if declared.exclusive is not None else bool(live and live.exclusive),
+        limits=limits,
+        own_priority=_own_priority(prepared.probe, access, partition.name),
+        maintenance=partition.maintenance,
+        containers=profile.containers,
+        software=profile.software or {},
+        software_known=profile.software is not None,
+        network=profile.network,
+        filesystems=profile.filesystems,
+        parallel=profile.parallel,
+        charge=declared.charge,
+        credit_left=credit.left if credit else None,
+        credit_granted=credit.granted if credit else None,
+        speed=declared.speed,
+        preparation_s=profile.preparation_s,
+        transfer_rate_mib_s=profile.transfer_rate_mib_s,
+        whole_node_memory=profile.scheduler.memory_spelling == "none",
+        default_memory_per_cpu_mib=live.def_mem_per_cpu_mib if live else None,
+    )
+
+
+def _architecture(profile: ProfileDocument, partition: PreparedPartition) -> str:
+    for group in partition.profile.nodes:
+        stated = profile.node_types[group.type].architecture
+        if stated:
+            return stated
+    return profile.architecture
+
+
+def _association(access: Access, account: str | None, partition: str) -> Association | None:
+    """Return the association for this account, the one for the partition first."""
+    matching = [found for found in access.associations or () if found.account == account]
+    for found in matching:
+        if found.partition == partition:
+            return found
+    return next((found for found in matching if found.partition is None), None)
+
+
+def _blocked(profile: ProfileDocument, partition: PreparedPartition) -> str | None:
+    if partition.profile.blocked:
+        return partition.profile.blocked
+    if partition.name in profile.policy.blocked_partitions:
+        return "blocked by the site profile"
+    if partition.live is None and partition.nodes == () and partition.queue.is_visible:
+        return "the scheduler shows no such partition"
+    return None
+
+
+def _denied(
+    partition: PreparedPartition,
+    access: Access,
+    account: str | None,
+    association: Association | None,
+    qos: str | None,
+) -> str | None:
+    """Return why the site would refuse this account here, None when nothing known speaks against it."""
+    live, patterns = partition.live, partition.profile.accounts
+    if access.associations and account is not None and association is None:
+        return f"the site's accounting has no association of account {account} for this user"
+    if patterns is not None and not any(fnmatchcase(account or "", pattern) for pattern in patterns):
+        return f"accounts here must match {', '.join(patterns)}"
+    return _refused(live, account, qos) if live else None
+
+
+def _refused(live: Partition, account: str | None, qos: str | None) -> str | None:
+    """Return the partition's own rule against this account or QoS, if there is one."""
+    rules = (
+        (live.root_only, "only root may submit here"),
+        (
+            live.allow_accounts is not None and account not in live.allow_accounts,
+            f"account {account or 'default'} is not allowed here",
+        ),
+        (account in live.deny_accounts, f"account {account} is denied here"),
+        (
+            qos is not None and live.allow_qos is not None and qos not in live.allow_qos,
+            f"QoS {qos} is not allowed here",
+        ),
+        (qos is not None and qos in live.deny_qos, f"QoS {qos} is denied here"),
+    )
+    return next((why for holds, why in rules if holds), None)
+
+
+def _least(*values: int | None) -> int | None:
+    known = [value for value in values if value is not None]
+    return min(known) if known else None
+
+
+def _limits(
+    prepared: PreparedSystem,
+    partition: PreparedPartition,
+    access: Access,
+    *,
+    association: Association | None,
+    qos: str | None,
+) -> UserLimits:
+    """Combine partition QoS, job QoS, association and policy: the least of each counts."""
+    names = {name for name in (qos, partition.live.qos if partition.live else None) if name}
+    rules: list[Qos] = [found for found in access.qos if found.name in names]
+    per_user: list[Limits] = [rule.per_user for rule in rules]
+    if association:
+        per_user.append(association.limits)
+    per_job = [rule.per_job for rule in rules]
+    submitted, running, gpus = _own_use(prepared.probe, access.remote_user, partition.name)
+    policy = prepared.profile.policy
+    return UserLimits(
+        max_submit_jobs=_least(*(limit.max_submit_jobs for limit in per_user)),
+        submitted_jobs=submitted,
+        max_running_jobs=_least(*(limit.max_jobs for limit in per_user)),
+        running_jobs=running,
+        max_gpus_per_user=_least(*(limit.max_gpus for limit in per_user)),
+        gpus_in_use=gpus,
+        max_gpus_per_job=_least(
+            *(limit.max_gpus for limit in per_job),
+            policy.max_gpus_per_job,
+            partition.profile.max_gpus_per_job,
+        ),
+        max_nodes_per_job=_least(*(limit.max_nodes for limit in per_job), policy.max_nodes_per_job),
+        max_nodes_per_user=_least(*(limit.max_nodes for limit in per_user)),
+        max_cpus_per_job=_least(*(limit.max_cpus for limit in per_job)),
+        max_cpus_per_user=_least(*(limit.max_cpus for limit in per_user)),
+        max_walltime_s=_least(*(limit.max_walltime_s for limit in (*per_user, *per_job))),
+    )
+
+
+def _own_use(probe: Probe | None, user: str | None, partition: str) -> tuple[int, int, int]:
+    """Return this user's (submitted jobs, running jobs, GPUs in use) in one partition."""
+    if probe is None or user is None:
+        return (0, 0, 0)
+    own = [job for job in probe.jobs if job.user == user and partition in job.partitions]
+    running = [job for job in own if job.state in HOLDING]
+    return (sum(job.array_pending for job in own), len(running), sum(job.gpus for job in running))
+
+
+def _own_priority(probe: Probe | None, access: Access, partition: str) -> int | None:
+    """Return the priority of our newest waiting job here, the best guess of what a fresh one would get."""
+    if probe is None or access.remote_user is None:
+        return None
+    own = [
+        job
+        for job in probe.jobs
+        if job.user == access.remote_user
+        and partition in job.partitions
+        and job.state is JobState.QUEUED
+        and job.is_eligible
+        and job.priority
+    ]
+    newest = sorted((job.submit_at, job.priority) for job in own if job.submit_at and job.priority)
+    return newest[-1][1] if newest else None
