@@ -104,6 +104,13 @@ _HARMLESS: Final = frozenset(
     | {"REBOOT_CANCELED"}
 )
 """Flags that keep nobody out. Every other flag does, a new version's unknown one included."""
+KNOWN_FLAGS: Final = (
+    _HARMLESS
+    | set(_SYMBOLS.values())
+    | {flag for _, flag in _COMPOSED.values()}
+    | {"POWER_DRAIN", "POWER_UP", "NET"}
+)
+"""Flags of Slurm 20.11 to 25.11."""
 _STARTABLE: Final = frozenset({"idle", "mixed", "allocated"})
 _WORD: Final = re.compile(r"([A-Z_]*)([*~#%!$@^-]*)", re.ASCII)
 

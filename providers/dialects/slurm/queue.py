@@ -11,7 +11,15 @@ from typing import Final
 
 from providers.dialects.slurm.gres import Gres, read_gres, read_mig, read_tres, tres_gpus
 from providers.dialects.slurm.hostlist import JobId, expand, read_job_id, read_tasks
-from providers.dialects.slurm.records import json_at, json_list, json_text, open_json, reading
+from providers.dialects.slurm.reasons import ReasonKind, explain_reason
+from providers.dialects.slurm.records import (
+    json_at,
+    json_list,
+    json_text,
+    not_understood,
+    open_json,
+    reading,
+)
 from providers.dialects.slurm.units import (
     NOTHING,
     finite,
@@ -25,6 +33,7 @@ from providers.dialects.slurm.units import (
     read_limit_s,
     read_maximum,
 )
+from providers.dialects.slurm.words import TERMINAL, read_state
 from providers.errors import UnparsableOutput
 from providers.types import JobState, QueueJob
 
@@ -32,24 +41,27 @@ FIELD_END: Final = "\x1f"
 RECORD_END: Final = "\x1e"
 COLUMNS: Final = (
     "JobArrayID",
+    "PriorityLong",
+    "SubmitTime",
+    "StartTime",
+    "NodeList",
     "State",
     "UserName",
     "Account",
     "Partition",
     "QOS",
-    "PriorityLong",
     "NumNodes",
     "NumCPUs",
     "tres-alloc",
     "tres-per-node",
     "tres-per-job",
     "TimeLimit",
-    "SubmitTime",
-    "StartTime",
-    "NodeList",
     "Reason",
 )
-"""Fields of `squeue -O`, spelled alike in all versions; the reason last, because it can be a sentence."""
+"""Fields of `squeue -O`, spelled alike in all versions: first those of one job alone, then those that
+thousands of jobs share; the reason last, because it can be a sentence."""
+_OWN: Final = 5
+"""How many columns are a job's own."""
 
 SHOW_QUEUE: Final = (
     "squeue",
@@ -61,48 +73,30 @@ SHOW_QUEUE: Final = (
 _COMMAND: Final = "squeue -a -h -O"
 _JSON_COMMAND: Final = "squeue --json"
 
-_STATES: Final = {
-    "PENDING": JobState.QUEUED,
-    "REQUEUED": JobState.QUEUED,
-    "REQUEUE_FED": JobState.QUEUED,
-    "REQUEUE_HOLD": JobState.HELD,
-    "SPECIAL_EXIT": JobState.HELD,
-    "RESV_DEL_HOLD": JobState.HELD,
-    "CONFIGURING": JobState.STARTING,
-    "POWER_UP_NODE": JobState.STARTING,
-    "RUNNING": JobState.RUNNING,
-    "RESIZING": JobState.RUNNING,
-    "SIGNALING": JobState.RUNNING,
-    "SUSPENDED": JobState.SUSPENDED,
-    "STOPPED": JobState.SUSPENDED,
-    "COMPLETING": JobState.COMPLETING,
-    "STAGE_OUT": JobState.COMPLETING,
-    "COMPLETED": JobState.COMPLETED,
-    "FAILED": JobState.FAILED,
-    "BOOT_FAIL": JobState.NODE_FAIL,
-    "NODE_FAIL": JobState.NODE_FAIL,
-    "LAUNCH_FAILED": JobState.FAILED,
-    "CANCELLED": JobState.CANCELLED,
-    "REVOKED": JobState.CANCELLED,
-    "TIMEOUT": JobState.TIMEOUT,
-    "DEADLINE": JobState.TIMEOUT,
-    "OUT_OF_MEMORY": JobState.OUT_OF_MEMORY,
-    "PREEMPTED": JobState.PREEMPTED,
-}
-_IN_QUEUE: Final = frozenset(
-    {JobState.QUEUED, JobState.HELD, JobState.STARTING, JobState.RUNNING}
-    | {JobState.SUSPENDED, JobState.COMPLETING, JobState.UNKNOWN}
+
+_COMPETING: Final = frozenset(
+    {ReasonKind.NONE, ReasonKind.PRIORITY, ReasonKind.RESOURCES, ReasonKind.SCHEDULER}
 )
-_HELD_REASONS: Final = ("jobheld", "launch failed requeued held", "job_requeued_in_held_state")
+"""What a job waits for that may start as soon as there is room."""
 
 
 @lru_cache(maxsize=512)
 def queue_state(raw: str, reason: str) -> JobState:
-    """Return the canonical state of a queue record; UNKNOWN for a word of a version we do not know."""
-    state = _STATES.get(raw, JobState.UNKNOWN)
-    if state is JobState.QUEUED and reason.casefold().startswith(_HELD_REASONS):
-        return JobState.HELD
-    return state
+    """Return the canonical state of a queue record; several words of JSON are joined by "+"."""
+    return read_state(raw.split("+"), reason=reason.partition(",")[0])  # "JobHeldUser,Resources"
+
+
+@lru_cache(maxsize=512)
+def is_eligible(state: JobState, reason: str) -> bool:
+    """Return whether the job competes for resources now; True for one that is past waiting.
+
+    Held, dependent, begin-time and limited jobs do not; nor one whose reason is not known here.
+    """
+    if state is JobState.HELD:
+        return False
+    if state is not JobState.QUEUED:
+        return True
+    return explain_reason(reason).kind in _COMPETING
 
 
 @lru_cache(maxsize=4096)
@@ -141,50 +135,68 @@ def read_queue(text: str) -> tuple[QueueJob, ...]:
         UnparsableOutput: a record is not understood or was cut; one field more or less means that this
             squeue does not know a column.
     """
-    jobs: list[QueueJob] = []
     *records, rest = text.split(RECORD_END + "\n")
     if rest.strip():
         raise UnparsableOutput(f"{_COMMAND} ends in a cut record", command=_COMMAND, line=rest[:500])
+    jobs: list[QueueJob] = []
+    alike: dict[str, QueueJob] = {}
     for record in records:
-        cells = record.split(FIELD_END)
-        if len(cells) != len(COLUMNS):
-            raise UnparsableOutput(
-                f"{_COMMAND} printed {len(cells)} fields for {len(COLUMNS)} columns",
-                command=_COMMAND,
-                line=record[:500],
-            )
-        with reading(_COMMAND, record):
-            jobs.append(_job(cells))
+        try:
+            jobs.append(_job(record.split(FIELD_END, _OWN), alike))
+        except UnparsableOutput as cause:
+            raise not_understood(cause, command=_COMMAND, line=record) from cause
     return tuple(jobs)
 
 
-def _job(cells: list[str]) -> QueueJob:
-    identity, raw, user, account, partitions, qos, priority, nodes, cpus = cells[:9]
-    tres, per_node, per_job, limit, submitted, started, names, reason = cells[9:]
-    job = read_job_id(identity)
+def _job(cells: list[str], alike: dict[str, QueueJob]) -> QueueJob:
+    """Return one job: a copy of the first one that shares its columns, which thousands of jobs do.
+
+    Copying is cheaper than validating again values that this module has made.
+    """
+    *own_cells, shared = cells
+    pattern = alike.get(shared)
+    if pattern is None:
+        pattern = alike[shared] = _shared_part([*own_cells, *shared.split(FIELD_END)])
+    identity, priority, submitted, started, names = own_cells
+    own: dict[str, object] = {
+        "priority": read_maximum(priority),
+        "submit_at": read_instant(submitted),
+        "start_at": read_instant(started),
+        "node_names": expand(names) if names else (),
+    }
+    if identity.isascii() and identity.isdigit():
+        own["job_id"] = identity
+    else:
+        job = read_job_id(identity)
+        own["job_id"] = _job_id(job)
+        own["array_pending"] = _stands_for(job)
+        own["array_throttle"] = job.throttle
+    return pattern.model_copy(update=own)
+
+
+def _shared_part(cells: list[str]) -> QueueJob:
+    if len(cells) != len(COLUMNS):
+        raise UnparsableOutput(f"{len(cells)} fields for {len(COLUMNS)} columns", field="columns")
+    raw, user, account, partitions, qos, nodes, cpus, tres, per_node, per_job, limit, reason = cells[_OWN:]
     count = read_least_count(nodes)
     gpus, kind, memory = job_gpus(tres, per_node, per_job, count)
+    state = queue_state(_state_word(raw), reason)
     return QueueJob(
-        job_id=_job_id(job),
-        state=queue_state(_state_word(raw), reason),
+        job_id="",
+        state=state,
         state_raw=raw,
         user=_or_none(user),
         account=_or_none(account),
         partitions=json_words(partitions),
         qos=_or_none(qos),
         reason="" if reason in NOTHING else reason,
-        priority=read_maximum(priority),
         nodes=count,
         cpus=read_least_count(cpus),
         memory_mib=memory,
         gpus=gpus,
         gpu_type=kind,
         walltime_s=finite(read_limit_s(limit)),
-        submit_at=read_instant(submitted),
-        start_at=read_instant(started),
-        node_names=expand(names),
-        array_pending=_stands_for(job),
-        array_throttle=job.throttle,
+        is_eligible=is_eligible(state, reason),
     )
 
 
@@ -227,7 +239,7 @@ def read_queue_json(text: str) -> tuple[QueueJob, ...]:
     for row in json_list(document, "jobs", command=_JSON_COMMAND):
         with reading(_JSON_COMMAND, repr(row)):
             job = _job_json(row)
-        if job.state in _IN_QUEUE:
+        if job.state not in TERMINAL:
             jobs.append(job)
     return tuple(jobs)
 
@@ -235,6 +247,7 @@ def read_queue_json(text: str) -> tuple[QueueJob, ...]:
 def _job_json(row: Mapping[str, object]) -> QueueJob:
     raw = _json_state(row.get("job_state"))
     reason = json_text(row.get("state_description")) or json_text(row.get("state_reason"))
+    state = queue_state(raw, reason)
     nodes = json_count(row.get("node_count"))
     identity, stands_for, throttle = _json_identity(row)
     gpus, kind, memory = job_gpus(
@@ -245,7 +258,7 @@ def _job_json(row: Mapping[str, object]) -> QueueJob:
     )
     return QueueJob(
         job_id=identity,
-        state=queue_state(raw, reason),
+        state=state,
         state_raw=raw,
         user=json_text(row.get("user_name")) or None,
         account=json_text(row.get("account")) or None,
@@ -262,6 +275,7 @@ def _job_json(row: Mapping[str, object]) -> QueueJob:
         submit_at=json_instant(row.get("submit_time")),
         start_at=json_instant(row.get("start_time")),
         node_names=expand(json_nodes(row)),
+        is_eligible=is_eligible(state, reason),
         array_pending=stands_for,
         array_throttle=throttle,
         name=json_text(row.get("name")),
@@ -281,8 +295,7 @@ def _json_state(value: object) -> str:
     words = json_words(value)
     if not words:
         raise UnparsableOutput("a job has no state", field="job_state", text=repr(value)[:200])
-    transient = [word for word in words if word in ("COMPLETING", "CONFIGURING", "REQUEUE_HOLD")]
-    return _state_word(transient[0] if transient else words[0])
+    return "+".join(map(_state_word, words))
 
 
 def _json_identity(row: Mapping[str, object]) -> tuple[str, int, int | None]:

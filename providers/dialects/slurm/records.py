@@ -55,17 +55,22 @@ def _why_not(reply: Reply) -> str:
     return ""
 
 
+def not_understood(cause: UnparsableOutput, *, command: str, line: str) -> UnparsableOutput:
+    """Return the error with the command and the line added, unless it names them already."""
+    if "command" in cause.facts:
+        return cause
+    told = UnparsableOutput(f"{command} printed what is not understood: {cause.message}")
+    told.facts = {**cause.facts, "command": command, "line": line[:500]}
+    return told
+
+
 @contextmanager
 def reading(command: str, line: str) -> Iterator[None]:
     """Add the command and the line to whatever is not understood inside."""
     try:
         yield
     except UnparsableOutput as cause:
-        if "command" in cause.facts:
-            raise
-        told = UnparsableOutput(f"{command} printed what is not understood: {cause.message}")
-        told.facts = {**cause.facts, "command": command, "line": line[:500]}
-        raise told from cause
+        raise not_understood(cause, command=command, line=line) from cause
 
 
 # --- scontrol ----------------------------------------------------------------------------------------

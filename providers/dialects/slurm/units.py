@@ -175,6 +175,7 @@ def read_least_count(text: str) -> int:
     return read_count(text.strip().removesuffix("+").split("-", 1)[0])
 
 
+@lru_cache(maxsize=4096)
 def read_maximum(text: str) -> int | None:
     """Return a printed maximum; None when there is none (UNLIMITED, an empty cell, N).
 
@@ -187,6 +188,7 @@ def read_maximum(text: str) -> int | None:
     return read_count(word)
 
 
+@lru_cache(maxsize=4096)
 def read_instant(text: str) -> datetime | None:
     """Return a printed instant as aware UTC (clients run with TZ=UTC); None for N/A, Unknown, None.
 
@@ -198,7 +200,7 @@ def read_instant(text: str) -> datetime | None:
         return None
     if _INSTANT.fullmatch(word):
         try:
-            return datetime.fromisoformat(word).replace(tzinfo=UTC)
+            return datetime.fromisoformat(word + "+00:00")
         except ValueError:
             pass
     raise UnparsableOutput(f"{text!r} is no instant", field="instant", text=text[:200])

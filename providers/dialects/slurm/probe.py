@@ -1,0 +1,179 @@
+"""One look at a Slurm system: build the commands, read the answers.
+
+Live state costs four short programs: a ping, so that a dead controller costs a moment instead of half a
+minute, then nodes, queue, reservations. The full probe adds what changes rarely. A reply counts only
+when its program ended by itself with 0; an accounting database that is down loses accounting alone.
+"""
+
+import re
+from collections.abc import Mapping
+from datetime import datetime
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+from providers.dialects.slurm.limits import (
+    SHOW_ASSOCIATIONS,
+    SHOW_QOS,
+    SHOW_USAGE,
+    read_associations,
+    read_fairshare,
+    read_qos,
+)
+from providers.dialects.slurm.nodes import KNOWN_FLAGS, SHOW_NODES, controller_version, read_nodes
+from providers.dialects.slurm.partitions import SHOW_PARTITIONS, read_partitions
+from providers.dialects.slurm.queue import SHOW_QUEUE, read_queue
+from providers.dialects.slurm.records import counted
+from providers.dialects.slurm.reservations import SHOW_RESERVATIONS, partly_reserved, read_reservations
+from providers.errors import SchedulerDown, SiteError, UnparsableOutput
+from providers.types import Association, Batch, BatchReply, Exec, Node, Probe, Qos
+
+ENVIRONMENT: Final[Mapping[str, str]] = MappingProxyType(
+    {"LC_ALL": "C", "TZ": "UTC", "SLURM_BITSTR_LEN": "0", "SLURM_TIME_FORMAT": "standard"}
+)
+"""Times in UTC, English words, and array task lists that are never cut."""
+
+_MIB: Final = 1024 * 1024
+_PING: Final = re.compile(r"^Slurmctld\([^)]*\) at \S+ is (UP|DOWN)$", re.MULTILINE)
+_CONFIG: Final = re.compile(r"^(\w+)\s*= ?(.*)$", re.MULTILINE)
+
+
+def _exec(
+    name: str, argv: tuple[str, ...], *, timeout_s: float, max_mib: int = 8, stop_on_failure: bool = False
+) -> Exec:
+    return Exec(
+        name=name,
+        argv=argv,
+        env=ENVIRONMENT,
+        timeout_s=timeout_s,
+        max_bytes=max_mib * _MIB,
+        stop_on_failure=stop_on_failure,
+    )
+
+
+def build_probe(*, full: bool) -> Batch:
+    """Build the probe: live state, and with `full` also configuration, partitions, QoS, associations."""
+    live = (
+        _exec("ping", ("scontrol", "ping"), timeout_s=5, max_mib=1, stop_on_failure=True),
+        _exec("nodes", SHOW_NODES, timeout_s=15, max_mib=32, stop_on_failure=True),
+        _exec("queue", SHOW_QUEUE, timeout_s=20, max_mib=64, stop_on_failure=True),
+        _exec("reservations", SHOW_RESERVATIONS, timeout_s=10),
+    )
+    if not full:
+        return Batch(operations=live, deadline_s=45)
+    rare = (
+        _exec("partitions", SHOW_PARTITIONS, timeout_s=10),
+        _exec("config", ("scontrol", "show", "config"), timeout_s=10),
+        _exec("user", ("id", "-un"), timeout_s=5, max_mib=1),
+        _exec("qos", SHOW_QOS, timeout_s=10),
+        _exec("associations", SHOW_ASSOCIATIONS, timeout_s=20, max_mib=32),
+        _exec("usage", SHOW_USAGE, timeout_s=10),
+    )
+    return Batch(operations=(*live, *rare), deadline_s=90)
+
+
+def read_ping(text: str) -> None:
+    """Return when a controller answers.
+
+    Raises:
+        SchedulerDown: every controller is down.
+        UnparsableOutput: no controller is named.
+    """
+    states = [match[1] for match in _PING.finditer(text)]
+    if not states:
+        raise UnparsableOutput(
+            "scontrol ping printed no controller", command="scontrol ping", line=text[:500]
+        )
+    if "UP" not in states:
+        raise SchedulerDown("no Slurm controller answers", command="scontrol ping", said=text[:500])
+
+
+def read_probe(reply: BatchReply, *, now: datetime) -> Probe:
+    """Return what was seen.
+
+    Raises:
+        SchedulerDown: the controller did not answer, or a live command failed or did not end in time.
+        UnparsableOutput: something printed is not understood; the facts name command and line.
+    """
+    read_ping(counted(reply, "ping"))
+    node_text = counted(reply, "nodes")
+    queue_text = counted(reply, "queue")
+    _no_complaint(reply, "queue")
+    reservation_text = counted(reply, "reservations")
+    nodes = read_nodes(node_text, partly_reserved=partly_reserved(reservation_text))
+    is_full = "partitions" in reply.replies
+    config = _read_config(counted(reply, "config")) if is_full else {}
+    accounting = _read_accounting(reply) if is_full else _Accounting()
+    version = config.get("SLURM_VERSION") or controller_version(node_text)
+    return Probe(
+        scheduler=f"slurm {version}".strip(),
+        cluster=config.get("ClusterName", ""),
+        taken_at=now,
+        nodes=nodes,
+        partitions=read_partitions(counted(reply, "partitions")) if is_full else None,
+        jobs=read_queue(queue_text),
+        jobs_visible="jobs" not in config.get("PrivateData", "").split(","),
+        qos=accounting.qos,
+        associations=accounting.associations,
+        reservations=read_reservations(reservation_text),
+        user=_read_user(reply),
+        accounting_up=not accounting.lost,
+        warnings=(*accounting.lost, *_strange_states(nodes)),
+    )
+
+
+def _no_complaint(reply: BatchReply, name: str) -> None:
+    """Refuse an answer beside which an error was printed: squeue drops a column it does not know."""
+    said = reply.replies[name].stderr
+    if "error" in said.casefold() or "invalid" in said.casefold():
+        raise UnparsableOutput(f"{name!r} complained: {said[:200]}", command=name, line=said[:500])
+
+
+def _read_config(text: str) -> dict[str, str]:
+    config = {match[1]: match[2].strip() for match in _CONFIG.finditer(text)}
+    if "SLURM_VERSION" not in config:
+        raise UnparsableOutput(
+            "scontrol show config printed no SLURM_VERSION", command="scontrol show config", line=text[:500]
+        )
+    return config
+
+
+def _read_user(reply: BatchReply) -> str | None:
+    found = reply.replies.get("user")
+    if found is None or found.rc != 0:
+        return None
+    return found.stdout.strip() or None
+
+
+class _Accounting(NamedTuple):
+    qos: tuple[Qos, ...] | None = None
+    associations: tuple[Association, ...] | None = None
+    lost: tuple[str, ...] = ()
+    """Why parts of it are missing."""
+
+
+def _read_accounting(reply: BatchReply) -> _Accounting:
+    lost: list[str] = []
+    qos: tuple[Qos, ...] | None = None
+    associations: tuple[Association, ...] | None = None
+    shares: dict[tuple[str, str], float] = {}
+    try:
+        shares = read_fairshare(counted(reply, "usage"))
+    except SiteError as missing:
+        lost.append(f"no fair-share: {missing.message}")
+    try:
+        qos = read_qos(counted(reply, "qos"))
+    except SiteError as missing:
+        lost.append(f"no QoS: {missing.message}")
+    try:
+        associations = read_associations(
+            counted(reply, "associations"), user=_read_user(reply), fairshare=shares
+        )
+    except SiteError as missing:
+        lost.append(f"no associations: {missing.message}")
+    return _Accounting(qos, associations, tuple(lost))
+
+
+def _strange_states(nodes: tuple[Node, ...]) -> tuple[str, ...]:
+    """Return a warning per word of a state that this reader does not know."""
+    words = sorted({flag for node in nodes for flag in node.flags} - KNOWN_FLAGS)
+    return tuple(f"nodes in the unknown state {word} are not used" for word in words)
