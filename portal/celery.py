@@ -50,7 +50,7 @@ def has_chores() -> bool:
     return find_spec(CHORES) is not None
 
 
-@app.on_after_finalize.connect
+@app.on_after_finalize.connect  # type: ignore[untyped-decorator]  # celery has no types
 def _register(sender: Celery, **_: object) -> None:
     rhythm: dict[str, Every] = {TICK: Every(5)}
     if has_chores():

@@ -23,14 +23,14 @@ Part = dict[str, Any]
 
 @require_safe
 @never_cache
-def healthz(request: HttpRequest) -> HttpResponse:
+def healthz(_request: HttpRequest) -> HttpResponse:
     """Say that the process is up and answers; touches nothing else."""
     return JsonResponse({"status": "ok"})
 
 
 @require_safe
 @never_cache
-def readyz(request: HttpRequest) -> HttpResponse:
+def readyz(_request: HttpRequest) -> HttpResponse:
     """Say part by part whether Facet can work; 503 unless every part is ok."""
     answered = {name: _asked(question) for name, question in PARTS.items()}
     ready = all(part["ok"] for part in answered.values())

@@ -9,7 +9,7 @@ KEPT = 2
 
 
 class BoundedLog:
-    """One program's output, appended to `path`; past `most_bytes` it becomes `path.1`, then `path.2`, then goes."""
+    """One program's output, appended to `path`; past `most_bytes` that becomes `path.1`, then `path.2`."""
 
     def __init__(self, path: Path, *, most_bytes: int = MOST_BYTES, kept: int = KEPT) -> None:
         self.path = path

@@ -1,7 +1,7 @@
 """The embedded PostgreSQL: made once, started, asked, and stopped, whatever was killed before.
 
-Traps handled here: a cluster half made by a crash (built aside, marked, renamed); a server left behind by a
-killed launcher (stopped first); a `postmaster.pid` that names a process nobody collects, or one that reuses the
+Traps handled here: a cluster half made by a crash (built aside, marked, renamed); a server left by a killed
+launcher (stopped first); a `postmaster.pid` that names a process nobody collects, or one that reuses the
 number (removed once nothing lives in the cluster); a shutdown that hangs after a killed backend (fast, then
 immediate, then kill).
 """
