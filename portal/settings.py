@@ -99,7 +99,7 @@ _NO_ENGINE = address.Address(
 
 
 def _database(url: str) -> dict[str, Any]:
-    """Return Django's entry for a libpq URL; its further parameters (sslmode, …) become connection options."""
+    """Return Django's entry for a libpq URL; further parameters (sslmode, …) become connection options."""
     try:
         given = conninfo_to_dict(url)
     except ProgrammingError as error:

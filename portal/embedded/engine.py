@@ -113,14 +113,22 @@ class Engine:
         """
         self.lock()
         try:
-            for server in self.servers:
-                if not server.is_running():
-                    server.start(self.environment)
+            self.restart_missing()
             address.write(self.data_dir, self.address)
         except BaseException:
             self.stop()
             raise
         return self
+
+    def restart_missing(self) -> None:
+        """Start the servers that do not run.
+
+        Raises:
+            EngineError: one did not start.
+        """
+        for server in self.servers:
+            if not server.is_running():
+                server.start(self.environment)
 
     @property
     def address(self) -> address.Address:
@@ -130,10 +138,19 @@ class Engine:
             redis_url=self.valkey.url if self.valkey else "",
         )
 
-    def stop(self) -> None:
-        """Stop the servers in reverse order and give the directory back; safe to call twice."""
+    @property
+    def is_ours(self) -> bool:
+        """Whether this process has claimed the data directory."""
+        return self._lock is not None
+
+    def stop_servers(self) -> None:
+        """Stop the servers in reverse order, and keep the directory."""
         for server in reversed(self.servers):
             server.stop()
+
+    def stop(self) -> None:
+        """Stop the servers in reverse order and give the directory back; safe to call twice."""
+        self.stop_servers()
         if self._lock is not None:
             (self.data_dir / address.FILE).unlink(missing_ok=True)
             self._lock.close()
