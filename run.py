@@ -168,7 +168,7 @@ def keep_program(wheel: bytes) -> str:
         with zipfile.ZipFile(archive) as content:
             program = next(entry for entry in content.namelist() if entry.endswith("/scripts/uv"))
             file.write(content.read(program))
-    Path(aside).chmod(0o755)  # noqa: S103  # a program
+    Path(aside).chmod(0o755)
     Path(aside).replace(folder / "uv")
     return str(folder / "uv")
 
@@ -250,16 +250,16 @@ def make_environment(*, dev: bool) -> None:
     say(f"packages are ready ({time.monotonic() - started:.0f} s).")
 
 
-def main(argv: list[str]) -> int:
-    """Make the environment for a command and become that command."""
+def main(argv: list[str]) -> None:
+    """Make the environment for a command and become that command; end when that fails."""
     if not argv or argv[0] not in COMMANDS:
         print(__doc__.strip())
-        return 0 if argv and argv[0] in ("-h", "--help", "help") else 2
+        sys.exit(0 if argv and argv[0] in ("-h", "--help", "help") else 2)
     try:
         make_environment(dev=argv[0] in WITH_DEV)
     except (CannotStart, OSError) as error:
         say(str(error))
-        return 1
+        sys.exit(1)
     env = dict(os.environ, PYTHONPATH=str(ROOT), DATA_DIR=str(data_dir()))
     for name in ("PYTHONHOME", "VIRTUAL_ENV"):
         env.pop(name, None)
@@ -271,6 +271,6 @@ def main(argv: list[str]) -> int:
 
 if __name__ == "__main__":
     try:
-        sys.exit(main(sys.argv[1:]))
+        main(sys.argv[1:])
     except KeyboardInterrupt:
         sys.exit(130)

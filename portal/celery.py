@@ -76,6 +76,13 @@ def _alive(sender: Any, **_: object) -> None:  # celery has no types
         heartbeat.beat(f"worker:{queue}")
 
 
+@signals.beat_init.connect  # type: ignore[untyped-decorator]  # celery has no types
+def _all_due_at_start(**_: object) -> None:
+    """Start every chore once when the clock starts, so that a daily one runs however often we restart."""
+    for entry in app.conf.beat_schedule.values():
+        app.send_task(entry["task"], **entry["options"])
+
+
 @signals.setup_logging.connect  # type: ignore[untyped-decorator]  # celery has no types
 def _log_as_django_does(**_: object) -> None:
     """Keep Celery from installing its own handlers: LOGGING already did."""

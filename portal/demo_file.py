@@ -1,4 +1,4 @@
-"""`DATA_DIR/demo.json`: URL, users and tokens of a demo, offered by `facet_demo`, published when all is ready.
+"""`DATA_DIR/demo.json`: URL, users and tokens of a demo, offered by `facet_demo`, published when ready.
 
 Published before ready it would invite too early; after, a reader who saw "ready" might miss it. So the offer
 lies aside, `/readyz` waits for its publication, and the supervisor publishes once nothing else is missing.

@@ -219,6 +219,18 @@ def _contradictions(env: Env) -> list[str]:
     return sentences
 
 
+def example() -> str:
+    """Return `.env.example`: every variable with what it means and its default, commented out."""
+    lines = ["# Every variable Facet reads, with its default. A secret X may instead be a file named by X_FILE."]
+    for name, described in Env.model_fields.items():
+        default = described.default
+        shown = "" if default is None or default == () else str(default)
+        if isinstance(default, Path):
+            shown = str(default.relative_to(ROOT))
+        lines += ["", f"# {described.description}", f"#{variable_of(name)}={shown}"]
+    return "\n".join(lines) + "\n"
+
+
 def outside(**changes: str) -> dict[str, str]:
     """Return a copy of the whole environment with changes, for a program that is about to be started."""
     return {**os.environ, **changes}

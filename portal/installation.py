@@ -1,4 +1,4 @@
-"""A whole Facet on one machine: servers, migrations, web, workers, clock, started in order and kept running."""
+"""A whole Facet on one machine: servers, migrations, web, workers, clock, started in order, kept running."""
 
 import http.client
 import json
@@ -155,7 +155,7 @@ class Installation:
             *("--host", self.env.host, "--port", str(self.env.port)),
             *("--timeout-graceful-shutdown", "3", "--no-access-log"),
         ]
-        clock = [*celery, "beat", "--pidfile=", "--schedule", str(self.env.data_dir / "clock-schedule")]
+        clock = [*celery, "beat", "--pidfile=", "--scheduler", "celery.beat:Scheduler"]
         pool = {environment.variable_of("database_pool"): str(self.env.web_threads)}
         return [
             self._program("web", web, **pool),

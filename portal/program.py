@@ -1,4 +1,4 @@
-"""One program under the supervisor: started, watched, restarted with back-off, stopped with its whole group."""
+"""One program under the supervisor: started, watched, restarted with back-off, stopped with its group."""
 
 import contextlib
 import os
@@ -85,6 +85,7 @@ class Program:
         self._signal_group(signal.SIGKILL)
         self.process.wait()
         self.process = None
+        self.log.close()
 
     def _signal_group(self, number: signal.Signals) -> None:
         if self.process is not None:

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from types import FrameType
 
 from portal import demo_file
@@ -29,15 +30,18 @@ def say(sentence: str) -> None:
 
 
 def _ask_to_stop(_number: int, _frame: FrameType | None) -> None:
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)  # stopping once is enough
+    _hear(signal.SIG_IGN)  # stopping once is enough
     raise Stop
+
+
+def _hear(handler: "Callable[[int, FrameType | None], None] | signal.Handlers") -> None:
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, handler)
 
 
 def up(env: environment.Env, *, demo: bool) -> int:
     """Run an installation until somebody asks it to stop."""
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, _ask_to_stop)
+    _hear(_ask_to_stop)
     installation: Installation | None = None
     try:
         installation = Installation(env, demo=demo, say=say)
@@ -53,6 +57,7 @@ def up(env: environment.Env, *, demo: bool) -> int:
         say(str(error))
         code = 1
     finally:
+        _hear(signal.SIG_IGN)
         if installation is not None:
             installation.stop()
     say("stopped.")
