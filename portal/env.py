@@ -221,7 +221,9 @@ def _contradictions(env: Env) -> list[str]:
 
 def example() -> str:
     """Return `.env.example`: every variable with what it means and its default, commented out."""
-    lines = ["# Every variable Facet reads, with its default. A secret X may instead be a file named by X_FILE."]
+    lines = [
+        "# Every variable Facet reads, with its default. A secret X may instead be a file named by X_FILE."
+    ]
     for name, described in Env.model_fields.items():
         default = described.default
         shown = "" if default is None or default == () else str(default)

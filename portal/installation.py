@@ -89,7 +89,7 @@ class Installation:
                 program.start()
 
     def stop(self) -> None:
-        """Stop web, clock and workers together, then the servers, then whatever else still carries our mark."""
+        """Stop web, clock and workers together, then the servers, then whatever else carries our mark."""
         if not self.engine.is_ours:
             return  # another supervisor's programs carry the same mark
         for program in self.programs:

@@ -49,7 +49,10 @@ def logging_config(*, level: str, form: Literal["console", "json"]) -> dict[str,
             **ours,
             "celery": {"level": "INFO"},
             # A line per chore per second tells nobody anything; failures are logged at higher levels.
-            **{name: {"level": "WARNING"} for name in ("celery.beat", "celery.app.trace", "celery.worker.strategy")},
+            **{
+                name: {"level": "WARNING"}
+                for name in ("celery.beat", "celery.app.trace", "celery.worker.strategy")
+            },
             "uvicorn.access": {"level": "WARNING", "handlers": [], "propagate": True},
             "uvicorn": {"level": "INFO", "handlers": [], "propagate": True},
             "django.request": {"level": "ERROR"},

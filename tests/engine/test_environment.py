@@ -43,7 +43,11 @@ def test_an_unknown_variable_is_refused_with_the_nearest_name(monkeypatch: pytes
         ("PORT", "80a", "PORT: Input should be a valid integer, unable to parse string as an integer."),
         ("PORT", "70000", "PORT: Input should be less than or equal to 65535."),
         ("FACET_LOG_FORMAT", "xml", "FACET_LOG_FORMAT: Input should be 'console' or 'json'."),
-        ("FACET_SECRET_KEY", "short", "FACET_SECRET_KEY: Value should have at least 32 items after validation, not 5."),
+        (
+            "FACET_SECRET_KEY",
+            "short",
+            "FACET_SECRET_KEY: Value should have at least 32 items after validation, not 5.",
+        ),
         ("DATABASE_URL", "mysql://x", "DATABASE_URL: must read postgresql://… or postgres://…."),
         ("REDIS_URL", "localhost:6379", "REDIS_URL: must read redis://… or rediss://… or unix://…."),
         ("FACET_PROFILES", "/no/such/folder", "FACET_PROFILES: /no/such/folder is not a folder."),

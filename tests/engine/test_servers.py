@@ -54,7 +54,7 @@ class Launcher:
 
 @pytest.fixture(scope="module")
 def data_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One data directory through all the deaths below: what was acknowledged must outlive each of them."""
+    """One data directory through all the deaths below; what was acknowledged must outlive each."""
     return tmp_path_factory.mktemp("engine") / "state"
 
 
@@ -196,9 +196,9 @@ def test_a_half_made_cluster_is_put_aside_and_made_anew(tmp_path: Path) -> None:
     (tmp_path / "pg.new").mkdir()
     (tmp_path / "pg.new" / "rubbish").touch()
 
-    with running(Engine(tmp_path, valkey=False, durable=False)) as engine:
-        with psycopg.connect(engine.address.database_url) as database:
-            assert database.execute("select 1").fetchone() == (1,)
+    engine = Engine(tmp_path, valkey=False, durable=False)
+    with running(engine), psycopg.connect(engine.address.database_url) as database:
+        assert database.execute("select 1").fetchone() == (1,)
 
     assert [path.name[:10] for path in tmp_path.glob("pg.*")] == ["pg.broken-"]
 
