@@ -161,7 +161,8 @@ def wheel_by_https(name: str) -> bytes:
 def keep_program(wheel: bytes) -> str:
     """Unpack uv's program into the data directory, whole or not at all, and return it."""
     folder = data_dir() / "bin"
-    folder.mkdir(parents=True, exist_ok=True)
+    data_dir().mkdir(parents=True, exist_ok=True, mode=0o700)
+    folder.mkdir(exist_ok=True)
     handle, aside = tempfile.mkstemp(dir=str(folder))
     with os.fdopen(handle, "wb") as file, tempfile.TemporaryFile() as archive:
         archive.write(wheel)

@@ -82,8 +82,8 @@ def remembered(engine: Engine) -> tuple[set[str], set[str]]:
 def test_a_first_start_makes_an_own_role_that_is_no_superuser(data_dir: Path) -> None:
     with running(Engine(data_dir)) as engine, psycopg.connect(engine.address.database_url) as database:
         row = database.execute(
-            "select current_user, current_database(), rolsuper, rolcreatedb, current_setting('data_checksums'),"
-            " current_setting('listen_addresses') from pg_roles where rolname = current_user"
+            "select current_user, current_database(), rolsuper, rolcreatedb,"
+            " current_setting('data_checksums'), current_setting('listen_addresses') from pg_roles where rolname = current_user"
         ).fetchone()
 
     assert row == ("facet", "facet", False, True, "on", "")
