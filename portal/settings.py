@@ -91,11 +91,7 @@ TEMPLATES = [
 ]
 
 # Where state lives.
-_ENGINE = address.read(DATA_DIR)
-_NO_ENGINE = address.Address(
-    database_url=f"postgresql://facet@/facet?host={DATA_DIR}/run",
-    redis_url=f"unix://{DATA_DIR}/run/valkey.sock",
-)
+_ENGINE = address.read(DATA_DIR) or address.nowhere(DATA_DIR)
 
 
 def _database(url: str) -> dict[str, Any]:
@@ -129,10 +125,8 @@ def _broker(url: str) -> str:
     return f"redis+socket://{unquote(parts.path)}?virtual_host={number}"
 
 
-DATABASE_URL = (
-    ENV.database_url.get_secret_value() if ENV.database_url else (_ENGINE or _NO_ENGINE).database_url
-)
-REDIS_URL = ENV.redis_url.get_secret_value() if ENV.redis_url else (_ENGINE or _NO_ENGINE).redis_url
+DATABASE_URL = ENV.database_url.get_secret_value() if ENV.database_url else _ENGINE.database_url
+REDIS_URL = ENV.redis_url.get_secret_value() if ENV.redis_url else _ENGINE.redis_url
 DATABASES = {"default": _database(DATABASE_URL)}
 
 # The queue: see docs on why PostgreSQL is the truth and this only a doorbell.

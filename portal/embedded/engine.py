@@ -132,10 +132,11 @@ class Engine:
 
     @property
     def address(self) -> address.Address:
-        """Where the servers are reached; empty for one that this engine does not run."""
+        """Where the servers are reached; nowhere for one that this engine does not run."""
+        nowhere = address.nowhere(self.data_dir)
         return address.Address(
-            database_url=self.postgres.url if self.postgres else "",
-            redis_url=self.valkey.url if self.valkey else "",
+            database_url=self.postgres.url if self.postgres else nowhere.database_url,
+            redis_url=self.valkey.url if self.valkey else nowhere.redis_url,
         )
 
     @property

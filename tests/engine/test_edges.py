@@ -119,7 +119,7 @@ def test_a_demo_file_is_taken_aside_at_the_next_start_and_stays_readable(tmp_pat
     demo_file.withdraw(tmp_path)
 
     assert [path.name for path in tmp_path.iterdir()] == ["demo.json.new"]
-    assert demo_file.earlier(tmp_path) == {"url": "http://h", "users": []}
+    assert demo_file.earlier(tmp_path) == demo_file.Demo(url="http://h", users=[])
 
 
 def test_without_a_demo_there_is_nothing_to_publish(tmp_path: Path) -> None:

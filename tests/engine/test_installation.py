@@ -15,9 +15,12 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+import psycopg
 import pytest
+from redis import Redis
 
 from portal.embedded import processes
+from portal.embedded.engine import Engine, running
 
 pytestmark = [pytest.mark.services, pytest.mark.timeout(180)]
 ROOT = Path(__file__).resolve().parents[2]
@@ -244,3 +247,27 @@ def test_manage_brings_servers_for_one_command_and_passes_its_exit_code(tmp_path
     assert wrong.returncode == 1
     assert "Unknown command: 'no_such_command'" in wrong.stderr
     assert processes.marked("FACET_ENGINE", str(tmp_path)) == []
+
+
+def test_servers_given_by_url_are_used_and_none_of_our_own_is_started(tmp_path: Path) -> None:
+    program = (
+        "from django.db import connection as c; from portal.heartbeat import beat, redis_client;"
+        "k = c.cursor(); k.execute('create table seen (here int)'); beat('clock')"
+    )
+    with running(Engine(tmp_path / "theirs", durable=False)) as theirs:
+        given = {"DATABASE_URL": theirs.address.database_url, "REDIS_URL": theirs.address.redis_url}
+        done = subprocess.run(
+            [*COMMAND, "manage", "shell", "-v0", "-c", program],
+            env=outside(tmp_path / "ours", 1, **given),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        with psycopg.connect(theirs.address.database_url) as database:
+            seen = database.execute("select to_regclass('seen')::text").fetchone()
+        with Redis.from_url(theirs.address.redis_url) as queue:
+            beaten = queue.exists("facet:clock")
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert (seen, beaten) == (("seen",), 1)
+    assert {path.name for path in (tmp_path / "ours").iterdir()} <= {"secret_key", "run"}
