@@ -231,11 +231,18 @@ class Job(Record):
     runtime: int = 0
     """Hidden true run time of a background job, seconds."""
     launched_at: int = 0
+    spool: str = ""
+    """Directory under `spool/` that holds the script and environment of the submission."""
 
     @property
     def gpus(self) -> int:
         """GPUs in total."""
         return self.gpus_node * self.nodes
+
+    @property
+    def alloc_cpus(self) -> int:
+        """CPUs held (all of exclusive nodes), or asked for while none are held."""
+        return sum(row[0] for row in self.alloc.values()) or self.cpus
 
     @property
     def live(self) -> bool:
