@@ -74,7 +74,7 @@ def tick(store: Store, now: float) -> float:
         fresh = launchable(cluster, int(now))
         store.put_meta("ticked_at", now)
         store.forget_background(int(now) - KEEP_BACKGROUND_S)
-        due = next_due(cluster, now)
+        due = min(next_due(cluster, now), max(now + 0.2, store.number("load_next") or now + 10.0))
     for job in [*fresh, *stale]:
         launch(store.directory, job)
     return due
@@ -111,7 +111,10 @@ def collect(directory: str, cluster: Cluster, now: int) -> list[Job]:
         elif not started:
             if job.completing:
                 clear(cluster, job)
-            elif now - job.launched_at >= LAUNCH_GRACE_S and not os.path.exists(os.path.join(run, "started")):
+            elif os.path.exists(os.path.join(run, "started")):
+                if now - job.launched_at >= 2 * LAUNCH_GRACE_S:  # it died before it could sign
+                    _lost(cluster, job, run, now)
+            elif now - job.launched_at >= LAUNCH_GRACE_S:
                 job.launched_at = now
                 cluster.touch(job)
                 stale.append(job)

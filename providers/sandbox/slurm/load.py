@@ -61,8 +61,10 @@ def grow(cluster: Cluster, store: Store, now: float) -> None:
         fill(cluster, Profile(row), int(now), dice, most=MOST_PER_STEP)
 
 
-def fill(cluster: Cluster, profile: Profile, now: int, dice: Random, *, most: int) -> None:
-    """Submit at most `most` jobs towards the profile's targets."""
+def fill(
+    cluster: Cluster, profile: Profile, now: int, dice: Random, *, most: int, queue: bool = True
+) -> None:
+    """Submit at most `most` jobs towards the profile's targets; without `queue`, only those meant to run."""
     part = cluster.partitions[profile.partition]
     waiting, blocked, large = 0, 0, 0
     running = 0
@@ -84,6 +86,8 @@ def fill(cluster: Cluster, profile: Profile, now: int, dice: Random, *, most: in
     while missing > 0 and made < most:
         missing -= _usual(cluster, profile, part, now, dice)
         made += 1
+    if not queue:
+        return
     while large < profile.ahead and made < most:
         _large(cluster, profile, part, now, dice)
         large, made = large + 1, made + 1

@@ -72,7 +72,16 @@ class Node(Record):
     reason_user: str = "root"
     reason_at: int = 0
     port: int = 6818
+    addr: str = ""
+    host: str = ""
+    os: str = "Linux 5.14.0-427.el9"
+    boot: int = 0
+    started: int = 0
     busy_at: int = 0
+    load: str = ""
+    """CPU load as shown; "" follows the allocated CPUs."""
+    free: int = -1
+    """Free memory as the node reports it, MiB; -1 follows the allocated memory."""
 
     @property
     def cpus(self) -> int:

@@ -51,11 +51,12 @@ def create(directory: Path | str, spec: ClusterSpec, *, seed: int) -> None:
 def populate(cluster: Cluster, spec: ClusterSpec, *, seed: int, now: int) -> None:
     """Fill a new cluster as if its load had run for hours: jobs are spread over their run times."""
     dice = random.Random(seed)  # noqa: S311 - a repeatable crowd, not a secret
-    for row in spec.load:
-        fill(cluster, Profile(row), now, dice, most=400)
-    for key, job in enumerate(cluster.jobs, start=1):
-        job.key = key
-    schedule(cluster, now)
+    for queue in (False, True):  # first those that run, then those that wait behind them
+        for row in spec.load:
+            fill(cluster, Profile(row), now, dice, most=400, queue=queue)
+        for key, job in enumerate(cluster.jobs, start=1):
+            job.key = key
+        schedule(cluster, now)
     for job in cluster.jobs:
         waited = dice.randrange(30, 7200)
         if job.state == "RUNNING":

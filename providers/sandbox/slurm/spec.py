@@ -114,6 +114,8 @@ def build(spec: ClusterSpec, now: int) -> Cluster:
                 mem=group.mem,
                 gpus=[list(pair) for pair in group.gpus],
                 features=list(group.features),
+                boot=now - 30 * DAY,
+                started=now - 30 * DAY + 60,
                 busy_at=now,
             )
             if name in spec.drained:
@@ -330,7 +332,7 @@ VISTA = ClusterSpec(
             "cpus_per_gpu": 72,
             "mem_mib": 1000,
         },
-        {"partition": "gh-dev", "account": "TG-BIO24", "busy": 0.1, "sizes": [1], "run_s": 900, "cpus_per_gpu": 72},
+        {"partition": "gh-dev", "account": "TG-BIO24", "busy": 0.1, "sizes": [1], "run_s": 900, "cpus_per_gpu": 72, "mem_mib": 1000},
         {"partition": "gg", "account": "TG-BIO24", "busy": 0.6, "sizes": [144], "run_s": 3600, "mem_mib": 1000},
     ),
 )
