@@ -15,10 +15,11 @@ from tests.slurm.lab import daemons
 from tests.slurm.lab.configuration import ACCOUNTING, SETTINGS, associations, write_site
 from tests.slurm.lab.layout import PATH, PORTS_PER_SITE, SYSTEM_TABLES, Layout, PortRange, SiteLayout, write_users
 from tests.slurm.lab.namespace import Namespace, until
-from tests.slurm.lab.sites import Site
+from tests.slurm.lab.sites import SITES, Site
 
 FORMAT = 1
 """Raise when `prepare` changes in a way the key does not see."""
+KEPT_TEMPLATES = 3
 
 
 def cache_directory() -> Path:
@@ -41,11 +42,23 @@ def template_key(sites: Sequence[Site]) -> str:
 
 def restore(layout: Layout, sites: Sequence[Site]) -> None:
     """Put a prepared database into the lab, preparing it first where none is kept yet (some ten seconds)."""
+    if all(site in SITES for site in sites):
+        sites = SITES  # one template serves every part of the four
     template = cache_directory() / f"{template_key(sites)}.tar"
     if not template.exists():
         prepare(sites, template)
+    else:
+        template.touch()
+    _forget_old(template)
     layout.database.mkdir()
     subprocess.run(["tar", "xf", template, "-C", layout.database], check=True, timeout=60)
+
+
+def _forget_old(template: Path) -> None:
+    # Some 100 MB each, and a new one whenever the configuration changes.
+    kept = sorted(template.parent.glob("*.tar"), key=lambda path: path.stat().st_mtime, reverse=True)
+    for path in kept[KEPT_TEMPLATES:]:
+        path.unlink(missing_ok=True)
 
 
 def prepare(sites: Sequence[Site], template: Path) -> None:
@@ -137,7 +150,12 @@ def _run_sacctmgr(place: SiteLayout, *words: str) -> subprocess.CompletedProcess
 
 
 def _stop_in_order(space: Namespace, sites: Sequence[Site]) -> None:
-    for daemon in ("slurmctld", "slurmdbd"):
-        for site in sites:
-            space.signal(f"{site.name}:{daemon}", signal.SIGTERM, until_gone=True)
-    space.signal("mariadbd", signal.SIGTERM, until_gone=True)
+    controllers, accounting = ({f"{site.name}:{kind}" for site in sites} for kind in ("slurmctld", "slurmdbd"))
+    for wave in (controllers, accounting, {"mariadbd"}):
+        for name in wave:
+            space.signal(name, signal.SIGTERM)
+        until(partial(_are_gone, space, wave), f"the end of {', '.join(sorted(wave))}", step_s=0.1)
+
+
+def _are_gone(space: Namespace, names: set[str]) -> bool:
+    return names.isdisjoint(space.alive())

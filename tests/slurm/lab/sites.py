@@ -165,8 +165,8 @@ def scale_site(*, nodes: int = 200) -> Site:
             "PrivateData=cloud",
             "SuspendProgram=/bin/true",
             "ResumeProgram=/bin/true",
-            "SuspendTime=864000",
-            "ResumeTimeout=864000",
+            "SuspendTime=64800",
+            "ResumeTimeout=64800",  # at most 65535
             "SuspendTimeout=10",
         ),
         is_cloud=True,
