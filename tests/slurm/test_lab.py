@@ -73,13 +73,15 @@ def test_a_qos_limit_of_gpus_holds_a_job_back(anvil: Cluster) -> None:
 
     anvil.wait_state(jobs[1], "RUNNING")
 
-    until(lambda: anvil.ask("squeue", "-h", "-j", jobs[2], "-o", "%r") == "QOSMaxGRESPerUser", "the limit")
+    until(lambda: anvil.ask("squeue", "-h", "-j", jobs[2], "-o", "%r") == "QOSGrpGRES", "the limit")
 
 
 def test_a_dead_controller_comes_back_with_its_queue(delta: Cluster) -> None:
     job = delta.submit("alice", "sleep 100", *GPU)
     delta.wait_state(job, "RUNNING")
-    until(lambda: _is_saved(delta, job), "the controller to save its state", timeout_s=20)
+    saved = delta.place.root / "state" / "job_state"
+    delta.ask("scontrol", "update", f"jobid={job}", "comment=saved-while-running")
+    until(lambda: saved.exists() and b"saved-while-running" in saved.read_bytes(), "the state to be saved")
 
     delta.kill("slurmctld")
 
@@ -87,11 +89,6 @@ def test_a_dead_controller_comes_back_with_its_queue(delta: Cluster) -> None:
     assert delta.client("alice", ("squeue", "-h"), timeout=1).rc is None
     delta.restart("slurmctld")
     assert delta.state(job) == "RUNNING"
-
-
-def _is_saved(cluster: Cluster, job: str) -> bool:
-    saved = cluster.place.root / "state" / "job_state"
-    return saved.exists() and b"gpuA100x4\0" in saved.read_bytes()
 
 
 def test_a_frozen_controller_answers_nothing_until_it_thaws(deltaai: Cluster) -> None:
@@ -187,10 +184,10 @@ def test_two_labs_never_share_a_port(slurm_packages: None) -> None:
 def test_a_controller_alone_holds_two_hundred_nodes_and_ten_thousand_jobs(slurm_packages: None) -> None:
     lab = Lab.scale_controller(nodes=200, jobs=10_000)
     try:
-        rows = lab["scale"].ask("squeue", "-ah", "-o", "%i|%T|%r").splitlines()
+        rows = lab["scale"].ask("squeue", "-ah", "-o", "%i|%T").splitlines()
 
         assert len(rows) == 10_000
-        assert {row.split("|", 1)[1] for row in rows} == {"PENDING|BeginTime"}
+        assert {row.split("|", 1)[1] for row in rows} == {"PENDING"}
         assert len(lab["scale"].node_states()) == 200
     finally:
         lab.stop()
@@ -201,7 +198,9 @@ def test_the_command_line_starts_a_lab_that_outlives_it(slurm_packages: None) ->
     lab = [sys.executable, "-m", "tests.slurm.lab"]
 
     def run(*words: str) -> str:
-        done = subprocess.run([*lab, *words], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True)
+        done = subprocess.run(
+            [*lab, *words], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True
+        )
         return done.stdout
 
     assert '"clusters": ["vista"]' in run("start", str(root), "--clusters", "vista", "--no-accounting")

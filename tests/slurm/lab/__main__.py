@@ -19,6 +19,10 @@ from tests.slurm.lab.sites import SITES
 ROOT = Path("/tmp/facet-slurm")
 
 
+def _say(value: dict[str, object]) -> None:
+    sys.stdout.write(json.dumps(value) + "\n")
+
+
 def start(words: argparse.Namespace) -> None:
     """Start a lab that outlives this process."""
     names = words.clusters.split(",")
@@ -29,7 +33,7 @@ def start(words: argparse.Namespace) -> None:
     sites = [site for site in SITES if site.name in names]
     lab = Lab.start(sites, accounting=not words.no_accounting, root=words.root, attached=False)
     seconds = round(time.monotonic() - begun, 2)
-    print(json.dumps({"root": str(lab.layout.root), "clusters": list(lab.clusters), "seconds": seconds}))
+    _say({"root": str(lab.layout.root), "clusters": list(lab.clusters), "seconds": seconds})
 
 
 def stop(words: argparse.Namespace) -> None:
@@ -38,7 +42,7 @@ def stop(words: argparse.Namespace) -> None:
 
 
 def status(words: argparse.Namespace) -> None:
-    """Print each cluster's nodes and queue, the processes by program, and their memory (proportional, MiB)."""
+    """Print each cluster's nodes and queue, the processes by program, and their memory (PSS)."""
     lab = Lab.attach(words.root)
     programs = Counter(line.split()[0].split("/")[-1] for line in lab.space.processes().values())
     memory_kib = 0
@@ -49,14 +53,14 @@ def status(words: argparse.Namespace) -> None:
         name: {"nodes": Counter(cluster.node_states().values()), "jobs": len(cluster.queue())}
         for name, cluster in lab.clusters.items()
     }
-    print(json.dumps({"clusters": clusters, "programs": programs, "memory_mib": memory_kib // 1024}))
+    _say({"clusters": clusters, "programs": programs, "memory_mib": memory_kib // 1024})
 
 
 def env(words: argparse.Namespace) -> None:
     """Print what a shell exports to speak to one cluster."""
     for name, value in Lab.attach(words.root)[words.cluster].env(words.user).items():
         if name not in {"USER", "LOGNAME", "HOME"}:
-            print(f"export {name}={shlex.quote(value)}")
+            sys.stdout.write(f"export {name}={shlex.quote(value)}\n")
 
 
 def main(argv: list[str]) -> None:

@@ -63,7 +63,7 @@ class Cluster:
         return 0 if user == "root" else USERS[user]
 
     def env(self, user: str) -> dict[str, str]:
-        """Return the variables that let any program of `user` reach this cluster (not a whole environment)."""
+        """Return the variables that let a program of `user` reach this cluster (not a whole environment)."""
         return self.place.env(user)
 
     def client(
@@ -77,26 +77,29 @@ class Cluster:
         env: Mapping[str, str] | None = None,
     ) -> Answer:
         """Run one program as `user` (default directory: `jobs_dir`); an error is an answer, not a fault."""
-        started, uid = time.monotonic(), self.uid(user)
-        words = tuple(argv)
-        try:
-            done = subprocess.run(
-                words,
-                env=daemons.environment({**self.env(user), **(env or {})}),
-                cwd=cwd or self.jobs_dir,
-                capture_output=True,
-                check=False,
-                timeout=timeout,
-                user=uid,
-                group=uid,
-                extra_groups=[],
-                **({"stdin": subprocess.DEVNULL} if stdin is None else {"input": stdin.encode()}),  # type: ignore[arg-type]  # one or the other
-            )
-        except subprocess.TimeoutExpired as late:
-            out, err = (late.stdout or b"").decode(), (late.stderr or b"").decode()
-            return Answer(words, None, out, err, time.monotonic() - started)
-        out, err = done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace")
-        return Answer(words, done.returncode, out, err, time.monotonic() - started)
+        started, uid, words = time.monotonic(), self.uid(user), tuple(argv)
+        with subprocess.Popen(
+            words,
+            env=daemons.environment({**self.env(user), **(env or {})}),
+            cwd=cwd or self.jobs_dir,
+            stdin=subprocess.PIPE if stdin is not None else subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+            user=uid,
+            group=uid,
+            extra_groups=[],
+        ) as process:
+            rc: int | None
+            try:
+                out, err = process.communicate(stdin, timeout=timeout)
+                rc = process.returncode
+            except subprocess.TimeoutExpired:
+                process.kill()
+                out, err = process.communicate()
+                rc = None
+        return Answer(words, rc, out, err, time.monotonic() - started)
 
     def ask(self, *argv: str, user: str = "root", stdin: str | None = None) -> str:
         """Run one program and return its standard output without the last line's end.
@@ -165,7 +168,8 @@ class Cluster:
                 raise ValueError(f"no daemon {daemon!r}")
 
     def node_down(self, node: str, reason: str = "power supply failed") -> None:
-        """Declare a node dead; its jobs end with NODE_FAIL or are requeued."""
+        """Kill a node's daemon and declare the node dead; its jobs end with NODE_FAIL or are requeued."""
+        self.kill(f"slurmd:{node}")  # else it registers again and is back in service at once
         self.ask("scontrol", "update", f"nodename={node}", "state=down", f"reason={reason}")
 
     def drain(self, node: str, reason: str = "scheduled repair") -> None:
@@ -174,6 +178,8 @@ class Cluster:
 
     def resume(self, node: str) -> None:
         """Return a down or drained node to service."""
+        if self._full(f"slurmd:{node}") not in self._space.alive():
+            self._space.spawn_again(self._full(f"slurmd:{node}"))
         self.ask("scontrol", "update", f"nodename={node}", "state=resume")
 
     # --- load, and the way back --------------------------------------------------------------
@@ -191,7 +197,7 @@ class Cluster:
 
     def node_states(self) -> dict[str, str]:
         """Return node → compact state (`idle`, `mix`, `drain*` …)."""
-        return dict(line.split() for line in self.ask("sinfo", "-ahN", "-o", "%N %t").splitlines())  # type: ignore[misc]  # two words by format
+        return dict(line.split() for line in self.ask("sinfo", "-ahN", "-o", "%N %t").splitlines())
 
     def idle_or_busy_nodes(self) -> set[str]:
         """Return the nodes in service: registered, not down, not drained."""
@@ -223,7 +229,9 @@ class Cluster:
                 self.ask("scontrol", "update", f"partitionname={partition}", "state=up")
         out = self.ask("sinfo", "-ahN", "-t", "down,drain,fail", "-o", "%N").split()
         if out:  # a node that came back by itself refuses, which is what we want of it
-            self.client("root", ("scontrol", "update", f"nodename={','.join(sorted(set(out)))}", "state=resume"))
+            self.client(
+                "root", ("scontrol", "update", f"nodename={','.join(sorted(set(out)))}", "state=resume")
+            )
         self.wait_idle()
 
     def _revive(self) -> None:

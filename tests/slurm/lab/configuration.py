@@ -175,8 +175,8 @@ def associations(site: Site) -> str:
         "Parent - 'root'",
         "User - 'root':DefaultAccount='root':AdminLevel='Administrator':Fairshare=1",
     ]
-    for account in site.accounts:
-        lines.append(f"Account - '{account}':Description='{account}':Organization='{site.name}':Fairshare=10")
+    described = f"Organization='{site.name}':Fairshare=10"
+    lines += [f"Account - '{account}':Description='{account}':{described}" for account in site.accounts]
     for account, users in site.accounts.items():
         lines.append(f"Parent - '{account}'")
         lines += [f"User - '{user}':DefaultAccount='{account}':Fairshare=1" for user in users]

@@ -13,7 +13,15 @@ from pathlib import Path
 
 from tests.slurm.lab import daemons
 from tests.slurm.lab.configuration import ACCOUNTING, SETTINGS, associations, write_site
-from tests.slurm.lab.layout import PATH, PORTS_PER_SITE, SYSTEM_TABLES, Layout, PortRange, SiteLayout, write_users
+from tests.slurm.lab.layout import (
+    PATH,
+    PORTS_PER_SITE,
+    SYSTEM_TABLES,
+    Layout,
+    PortRange,
+    SiteLayout,
+    write_users,
+)
 from tests.slurm.lab.namespace import Namespace, until
 from tests.slurm.lab.sites import SITES, Site
 
@@ -28,7 +36,7 @@ def cache_directory() -> Path:
 
 
 def template_key(sites: Sequence[Site]) -> str:
-    """Return what the template depends on, hashed: accounts, QoS, settings, and the programs that wrote it."""
+    """Return what the template depends on, hashed: accounts, QoS, settings, the programs that wrote it."""
     programs = [Path(shutil.which(name, path=PATH) or name) for name in ("mariadbd", "slurmdbd", "slurmctld")]
     parts = [
         str(FORMAT),
@@ -65,7 +73,7 @@ def prepare(sites: Sequence[Site], template: Path) -> None:
     """Make the databases of these clusters in a lab of its own, stop it in order, and keep the data."""
     ports = PortRange(size=1 + PORTS_PER_SITE * len(sites))
     root = Path(tempfile.mkdtemp(prefix="facet-slurm-", dir="/tmp"))
-    root.chmod(0o755)  # noqa: S103 - jobs of other users must reach their directories
+    root.chmod(0o755)
     try:
         layout = Layout(root=root, port_base=ports.base)
         space = Namespace.start(root, attached=True, keep=[ports.fileno])
@@ -111,7 +119,7 @@ def bootstrap(layout: Layout) -> None:
 
 
 def _register(site: Site, place: SiteLayout, space: Namespace) -> None:
-    """Load accounts and QoS. GPU limits come last: their TRES exist only once the controller has registered."""
+    """Load accounts and QoS. GPU limits come last: their TRES exist once the controller has registered."""
     write_site(site, place, accounting=True)
     space.spawn(daemons.munged(site.name, place))
     until(lambda: daemons.is_munge_answering(place), f"munged of {site.name}")
@@ -128,8 +136,11 @@ def _register(site: Site, place: SiteLayout, space: Namespace) -> None:
     until(lambda: daemons.is_listening(place.controller_port), f"slurmctld of {site.name}")
     for name, settings in site.qos.items():
         if late := [word for word in settings if "gres/" in word]:
-            modify = partial(_run_sacctmgr, place, "modify", "qos", name, "set", *late)
-            until(lambda again=modify: again().returncode == 0, f"GPU limits of {name}", step_s=0.2)
+            until(partial(_has_set, place, name, late), f"GPU limits of {name}", step_s=0.2)
+
+
+def _has_set(place: SiteLayout, qos: str, words: Sequence[str]) -> bool:
+    return _run_sacctmgr(place, "modify", "qos", qos, "set", *words).returncode == 0
 
 
 def _sacctmgr(place: SiteLayout, *words: str) -> None:
@@ -150,7 +161,9 @@ def _run_sacctmgr(place: SiteLayout, *words: str) -> subprocess.CompletedProcess
 
 
 def _stop_in_order(space: Namespace, sites: Sequence[Site]) -> None:
-    controllers, accounting = ({f"{site.name}:{kind}" for site in sites} for kind in ("slurmctld", "slurmdbd"))
+    controllers, accounting = (
+        {f"{site.name}:{kind}" for site in sites} for kind in ("slurmctld", "slurmdbd")
+    )
     for wave in (controllers, accounting, {"mariadbd"}):
         for name in wave:
             space.signal(name, signal.SIGTERM)

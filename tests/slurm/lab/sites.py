@@ -12,7 +12,7 @@ USERS: Mapping[str, int] = {"alice": 20001, "bob": 20002, "carol": 20003, "dave"
 
 @dataclass(frozen=True, slots=True)
 class NodeGroup:
-    """Nodes of one shape, named `prefix` + three digits from 001. `gres` is Slurm's own spelling, "" for none."""
+    """Nodes of one shape, `prefix` + three digits from 001; `gres` as slurm.conf spells it, "" for none."""
 
     prefix: str
     count: int
@@ -35,7 +35,7 @@ class NodeGroup:
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """One cluster. `partitions` and `extra` are lines of slurm.conf; `qos` maps a name to sacctmgr settings."""
+    """One cluster. `partitions` and `extra` are lines of slurm.conf; `qos` maps a name to its settings."""
 
     name: str
     nodes: tuple[NodeGroup, ...]
