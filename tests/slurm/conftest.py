@@ -9,6 +9,7 @@ import pytest
 from tests.slurm.lab.cluster import Cluster
 from tests.slurm.lab.laboratory import Lab
 from tests.slurm.lab.layout import lacking
+from tests.slurm.sites import RealSite, Site
 
 HERE = Path(__file__).parent
 
@@ -65,3 +66,9 @@ def anvil(lab: Lab) -> Iterator[Cluster]:
 def vista(lab: Lab) -> Iterator[Cluster]:
     """Whole-node partitions, one GH200 per node."""
     yield from _borrow(lab["vista"])
+
+
+@pytest.fixture
+def site(delta: Cluster) -> Site:
+    """A Slurm site with the shape of `delta`."""
+    return RealSite(delta)

@@ -25,7 +25,6 @@ SlurmdParameters=config_overrides
 ReturnToService=2
 SlurmdTimeout=300
 MessageTimeout=30
-MinJobAge=300
 MaxJobCount=50000
 MaxArraySize=10001
 KillWait=2
@@ -89,11 +88,14 @@ def slurm_conf(site: Site, place: SiteLayout, *, accounting: bool) -> str:
         lines.append(f"AccountingStoragePort={place.database_daemon_port}")
         lines.append(f"AccountingStoragePass={place.munge_socket}")
     lines += site.extra
+    if not any(line.startswith("MinJobAge=") for line in site.extra):
+        lines.append("MinJobAge=300")
     port = place.first_node_port
     for group in site.nodes:
         lines.append(_node_line(group, port, is_cloud=site.is_cloud))
         port += group.count
-    return "\n".join([*lines, *site.partitions, ""])
+    partitions = [" ".join(f"{key}={value}" for key, value in part.items()) for part in site.partitions]
+    return "\n".join([*lines, *partitions, ""])
 
 
 def _node_line(group: NodeGroup, port: int, *, is_cloud: bool) -> str:

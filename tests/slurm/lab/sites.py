@@ -35,11 +35,11 @@ class NodeGroup:
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """One cluster. `partitions` and `extra` are lines of slurm.conf; `qos` maps a name to its settings."""
+    """One cluster. `partitions` and `extra` as slurm.conf has them; `qos` maps a name to its settings."""
 
     name: str
     nodes: tuple[NodeGroup, ...]
-    partitions: tuple[str, ...]
+    partitions: tuple[Mapping[str, str], ...]
     accounts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     qos: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     extra: tuple[str, ...] = ()
@@ -52,9 +52,8 @@ class Site:
         return tuple(name for group in self.nodes for name in group.names)
 
 
-def _part(name: str, nodes: str, **settings: str) -> str:
-    words = {"PartitionName": name, "Nodes": nodes, "DefaultTime": "00:30:00", "State": "UP"} | settings
-    return " ".join(f"{key}={value}" for key, value in words.items())
+def _part(name: str, nodes: str, **settings: str) -> dict[str, str]:
+    return {"PartitionName": name, "Nodes": nodes, "DefaultTime": "00:30:00", "State": "UP"} | settings
 
 
 DELTA = Site(
@@ -102,6 +101,7 @@ DELTAAI = Site(
         _part("ghx4-interactive", "gh[001-012]", MaxTime="02:00:00", PriorityTier="20"),
     ),
     accounts={"bbka-dtai-gh": ("alice", "bob", "svcgw")},
+    extra=("MinJobAge=5",),  # the controller soon forgets: what happened is then known to accounting alone
 )
 
 ANVIL = Site(
