@@ -2,7 +2,7 @@
 
 import itertools
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -192,9 +192,3 @@ class Speaker:
         """Return a file's text, read at the site."""
         batch = Batch(operations=(ReadFile(name="file", path=str(path)),))
         return self.ask(batch).replies["file"].stdout
-
-
-def only(values: Sequence[object]) -> object:
-    """Return the one value there is."""
-    [value] = values
-    return value
