@@ -73,3 +73,9 @@ def copy(text: str, label: str = "") -> SafeString:
         label or _("Copy %(text)s") % {"text": text},
         icon("copy"),
     )
+
+
+@register.simple_tag
+def state_word(value: str, kind: str = "task") -> str:
+    """Return only the word of a state, where no mark-up may stand."""
+    return str(said(value, kind).word)
