@@ -38,6 +38,11 @@ class AttemptFacts:
     reason: str = ""
     observed_at: datetime | None = None
 
+    @property
+    def cause_words(self) -> str:
+        """The cause in words: "out of memory"."""
+        return self.cause.replace("_", " ")
+
 
 @dataclass(frozen=True, slots=True)
 class Span:
@@ -65,11 +70,19 @@ class Timeline:
     """The axis and its lanes. `ticks` are (percent, instant); `now_x` None = outside the axis."""
 
     ticks: tuple[tuple[float, datetime], ...]
-    columns: float
-    """Distance of ticks as a share of the axis, inverted: how many columns the grid has."""
+    columns: int
+    """How many columns the ticks cut the axis into."""
     now_x: float | None
     now: datetime
     lanes: tuple[Lane, ...]
+
+    @property
+    def tick_style(self) -> str:
+        """How ticks are written: seconds matter on a short axis, days on a long one."""
+        spacing_s = (self.ticks[1][1] - self.ticks[0][1]).total_seconds() if len(self.ticks) > 1 else 60
+        if spacing_s < 60:
+            return "clock"
+        return "hm" if spacing_s < 43_200 else "day"
 
 
 def timeline(attempts: Sequence[AttemptFacts], *, now: datetime) -> Timeline | None:
@@ -134,7 +147,7 @@ def _actual(a: AttemptFacts, x: Callable[[datetime], float], *, now: datetime) -
     waited_until = x(a.started_at) if a.started_at else right
     wait = min(max(100 * (waited_until - left) / width, 0), 100)
     words = said(a.state, "attempt").word
-    label = f"{words}: {a.cause.replace('_', ' ')}" if a.cause else str(words)
+    label = f"{words}: {a.cause_words}" if a.cause else str(words)
     return Span(left, round(width, 2), round(wait, 2), _look(a), label, f"{a.ref.name} {a.partition}: {label}")
 
 
