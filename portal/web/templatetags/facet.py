@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 from django import template
 from django.templatetags.static import static
-from django.utils.html import format_html
+from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString, mark_safe
 from django.utils.translation import gettext as _
 
@@ -12,7 +12,16 @@ from portal.web.presenters.shared import SystemRef, said
 
 register = template.Library()
 
+SHEETS = ("tokens", "base", "layout", "components", "forms", "figures", "pages")
 NOT_KNOWN = mark_safe("–")  # noqa: S308  a constant
+
+
+@register.simple_tag
+def style_sheets() -> SafeString:
+    """Link every style sheet of the pages; tokens.css comes first because it orders the layers."""
+    return format_html_join(
+        "\n", '<link rel="stylesheet" href="{}">', ((static(f"css/{name}.css"),) for name in SHEETS)
+    )
 
 
 @register.simple_tag
