@@ -1,5 +1,6 @@
 """Invented but plausible values for every page, to draw templates without a database."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from portal.web.presenters import decisions, federation, submission, tasks
@@ -34,7 +35,7 @@ def card(ref: SystemRef, centre: str, health: str, pools: tuple[federation.Pool,
         "wait_p90_s": 1500,
         "wait_for": "1 GPU for 1 h",
     }
-    return federation.SystemCard(ref=ref, centre=centre, health=health, pools=pools, **{**base, **more})  # type: ignore[arg-type]
+    return federation.SystemCard(ref=ref, centre=centre, health=health, pools=federation.on_one_scale(pools), **{**base, **more})  # type: ignore[arg-type]
 
 
 CARDS = (
@@ -130,6 +131,9 @@ ATTEMPTS = (
 )  # fmt: skip
 
 
+FINISHED = (ATTEMPTS[0], replace(ATTEMPTS[1], state="succeeded", state_raw="COMPLETED", ended_at=ago(minutes=1)))
+
+
 def event(sequence: int, type_: str, minutes: int, summary: str, detail: str, look: str, icon: str) -> tasks.EventRow:
     return tasks.EventRow(sequence, type_, ago(minutes=minutes), summary, detail, look, icon, HANDLE, "md-equil-041", ANVIL)
 
@@ -163,7 +167,7 @@ def task_page(**more: object) -> tasks.TaskPage:
 
 TASK = task_page()
 DONE = task_page(
-    state="succeeded", headline="Succeeded on Anvil after 36 min of running.", is_final=True, may_cancel=False, may_replan=False,
+    attempts=FINISHED, timeline=timeline(FINISHED, now=NOW), state="succeeded", headline="Succeeded on Anvil after 36 min of running.", is_final=True, may_cancel=False, may_replan=False,
     manifest=tasks.ManifestView(0, 2171, "2.41 SU", (tasks.ManifestFile("equil.gro", 8_410_112, "9f2c1e6ab34d77aa", ""), tasks.ManifestFile("equil.log", 320_112, "", "")), "/anvil/scratch/mira/facet/att_2"),
     log=tasks.LogTail("stdout", 2, LOG, 0, 2112, follow=False),
 )  # fmt: skip

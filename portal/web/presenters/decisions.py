@@ -92,11 +92,11 @@ class DecisionView:
 def time_bars(estimates: Sequence[Estimates]) -> tuple[TimeBar, ...]:
     """Return the bars of candidates on one common scale.
 
-    The scale ends at the latest p90 completion, except that one extreme tail may not squeeze the rest:
-    tails are cut at twice the latest median completion.
+    The scale ends at the latest p90 completion, but at most an eighth past the latest median: a long tail
+    is cut there rather than squeezing every bar.
     """
     ends = [_end(e) for e in estimates]
-    limit = 2 * max(ends, default=1)
+    limit = max(ends, default=1) * 9 // 8
     scale = max((min(end + _spread(e), limit) for end, e in zip(ends, estimates, strict=True)), default=1) or 1
     return tuple(_bar(e, scale) for e in estimates)
 

@@ -1,7 +1,7 @@
 """The federation at a glance: one card per system, one square per GPU, one row per partition."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from math import ceil
 
@@ -11,7 +11,7 @@ from django.utils.translation import gettext as _
 from portal.web.presenters.shared import SystemRef
 
 MAX_SQUARES = 120
-"""Squares drawn per pool; beyond that one square stands for several devices, and the page says so."""
+"""Squares drawn per system; beyond that one square stands for several devices, and the page says so."""
 
 NICE_STEPS = (1, 2, 4, 8, 10, 16, 20, 32, 40, 50, 64, 80, 100)
 
@@ -28,6 +28,8 @@ class Pool:
     ours: int
     busy: int
     down: int
+    per_square: int = 1
+    """Devices that one square stands for; the same for every pool of a card, so that squares compare."""
 
     @property
     def total(self) -> int:
@@ -35,14 +37,9 @@ class Pool:
         return self.free + self.ours + self.busy + self.down
 
     @property
-    def per_square(self) -> int:
-        """Devices that one square stands for: 1 up to MAX_SQUARES devices."""
-        return per_square(self.total)
-
-    @property
     def is_loose(self) -> bool:
         """So few squares that they should not stretch over the card."""
-        return self.total < 16
+        return self.total // self.per_square < 16
 
     @property
     def squares(self) -> SafeString:
@@ -67,6 +64,12 @@ def per_square(total: int) -> int:
     """Return the smallest pleasant number of devices per square that keeps within MAX_SQUARES."""
     need = ceil(total / MAX_SQUARES)
     return next((step for step in NICE_STEPS if step >= need), need)
+
+
+def on_one_scale(pools: Sequence[Pool]) -> tuple[Pool, ...]:
+    """Return the pools of one card with the same devices per square, within MAX_SQUARES together."""
+    step = per_square(sum(pool.total for pool in pools))
+    return tuple(replace(pool, per_square=step) for pool in pools)
 
 
 def squares(counts: Sequence[int], step: int) -> tuple[int, ...]:
