@@ -45,7 +45,9 @@ POINTERS = (
 
 def field_of(pointer: str) -> str | None:
     """Return the form field that a JSON pointer into the task input falls on; None = the whole form."""
-    return next((name for prefix, name in POINTERS if pointer == prefix or pointer.startswith(f"{prefix}/")), None)
+    return next(
+        (name for prefix, name in POINTERS if pointer == prefix or pointer.startswith(f"{prefix}/")), None
+    )
 
 
 def _text(label: Any, *, placeholder: str = "", help_text: Any = "", **more: Any) -> forms.CharField:
@@ -77,9 +79,15 @@ class TaskForm(forms.Form):
     """Everything the submit page asks. Empty fields say nothing, so that a script may speak for them."""
 
     name = _text(_("Name"), placeholder="md-equil-041", max_length=120)
-    work = forms.ChoiceField(choices=(("command", _("Command")), ("script", _("Batch script"))), initial="command")
+    work = forms.ChoiceField(
+        choices=(("command", _("Command")), ("script", _("Batch script"))), initial="command"
+    )
     command = _text(_("Command"), placeholder="python train.py --epochs 3", max_length=8000)
-    script = _lines(_("Batch script"), placeholder="#!/bin/bash\n#SBATCH --gpus=4\n#SBATCH --time=02:00:00\n\nsrun ./simulate", rows=14)
+    script = _lines(
+        _("Batch script"),
+        placeholder="#!/bin/bash\n#SBATCH --gpus=4\n#SBATCH --time=02:00:00\n\nsrun ./simulate",
+        rows=14,
+    )
     gpus_min = _text(_("GPUs"), placeholder="1")
     gpus_max = _text(_("GPUs, at most"), placeholder="4")
     cpus_min = _text(_("CPUs"), placeholder="8")
@@ -97,7 +105,9 @@ class TaskForm(forms.Form):
     objective = _choice(_("Aim for"), OBJECTIVES)
     container_runtime = _text(_("Container runtime"), placeholder="apptainer")
     container_image = _text(_("Container image"), placeholder="docker://…")
-    software = _text(_("Software"), placeholder="gromacs>=2024, cuda", help_text=_("Must be installed there."))
+    software = _text(
+        _("Software"), placeholder="gromacs>=2024, cuda", help_text=_("Must be installed there.")
+    )
     allow_systems = _text(_("Only on"), placeholder="anvil, delta")
     exclude_systems = _text(_("Never on"), placeholder="vista")
     modules = _text(_("Modules"), placeholder="cuda/12.4 openmpi")
@@ -134,7 +144,9 @@ class TaskForm(forms.Form):
             value = self._range(name, cleaned)
             if value is not None:
                 envelope[WIRE.get(name, name)] = value
-        accelerator = _given(types=_words(cleaned, "accelerator_types"), min_memory_mib=cleaned.get("accelerator_memory"))
+        accelerator = _given(
+            types=_words(cleaned, "accelerator_types"), min_memory_mib=cleaned.get("accelerator_memory")
+        )
         container = _given(runtime=_words(cleaned, "container_runtime"), image=cleaned.get("container_image"))
         policy = _given(
             allow_systems=_words(cleaned, "allow_systems"), exclude_systems=_words(cleaned, "exclude_systems")

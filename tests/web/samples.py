@@ -22,7 +22,9 @@ def ago(**parts: int) -> datetime:
     return NOW - timedelta(**parts)
 
 
-def card(ref: SystemRef, centre: str, health: str, pools: tuple[federation.Pool, ...], **more: object) -> federation.SystemCard:
+def card(
+    ref: SystemRef, centre: str, health: str, pools: tuple[federation.Pool, ...], **more: object
+) -> federation.SystemCard:
     base: dict[str, object] = {
         "scheduler": "slurm 24.11.5",
         "health_reason": "",
@@ -35,24 +37,85 @@ def card(ref: SystemRef, centre: str, health: str, pools: tuple[federation.Pool,
         "wait_p90_s": 1500,
         "wait_for": "1 GPU for 1 h",
     }
-    return federation.SystemCard(ref=ref, centre=centre, health=health, pools=federation.on_one_scale(pools), **{**base, **more})  # type: ignore[arg-type]
+    return federation.SystemCard(
+        ref=ref, centre=centre, health=health, pools=federation.on_one_scale(pools), **{**base, **more}
+    )  # type: ignore[arg-type]
 
 
 CARDS = (
-    card(ANVIL, "Purdue RCAC", "online", (federation.Pool("A100 40 GB", 23, 9, 32, 0), federation.Pool("H100 80 GB", 1, 0, 6, 1)), wait_p50_s=4, wait_p90_s=40),
-    card(DELTA, "NCSA", "degraded", (federation.Pool("A100 40 GB", 6, 14, 372, 8), federation.Pool("A40 48 GB", 31, 0, 361, 8), federation.Pool("H200 141 GB", 0, 0, 64, 0)), health_reason="Two of the last three probes took longer than 20 s.", wait_p50_s=2880, wait_p90_s=9000, queue=federation.QueueBar(183, 240, 1, 5), observed_at=ago(minutes=3)),
-    card(DELTAAI, "NCSA", "online", (federation.Pool("GH200 96 GB", 12, 8, 572, 16),), wait_p50_s=9400, wait_p90_s=30000, queue=federation.QueueBar(823, 310, 0, 2)),
-    card(VISTA, "TACC", "stale", (federation.Pool("GH200 96 GB", 11, 0, 85, 4),), health_reason="The controller has not answered since 13:52.", queue=federation.QueueBar(None, None, 0, 0, hidden=True), observed_at=ago(minutes=18), wait_p50_s=None, wait_p90_s=None),
-    card(LAPTOP, "", "online", (federation.Pool("Nodes", 1, 0, 0, 0),), unit="node", scheduler="machine", queue=federation.QueueBar(0, 1, 0, 1), wait_p50_s=0, wait_p90_s=0),
+    card(
+        ANVIL,
+        "Purdue RCAC",
+        "online",
+        (federation.Pool("A100 40 GB", 23, 9, 32, 0), federation.Pool("H100 80 GB", 1, 0, 6, 1)),
+        wait_p50_s=4,
+        wait_p90_s=40,
+    ),
+    card(
+        DELTA,
+        "NCSA",
+        "degraded",
+        (
+            federation.Pool("A100 40 GB", 6, 14, 372, 8),
+            federation.Pool("A40 48 GB", 31, 0, 361, 8),
+            federation.Pool("H200 141 GB", 0, 0, 64, 0),
+        ),
+        health_reason="Two of the last three probes took longer than 20 s.",
+        wait_p50_s=2880,
+        wait_p90_s=9000,
+        queue=federation.QueueBar(183, 240, 1, 5),
+        observed_at=ago(minutes=3),
+    ),
+    card(
+        DELTAAI,
+        "NCSA",
+        "online",
+        (federation.Pool("GH200 96 GB", 12, 8, 572, 16),),
+        wait_p50_s=9400,
+        wait_p90_s=30000,
+        queue=federation.QueueBar(823, 310, 0, 2),
+    ),
+    card(
+        VISTA,
+        "TACC",
+        "stale",
+        (federation.Pool("GH200 96 GB", 11, 0, 85, 4),),
+        health_reason="The controller has not answered since 13:52.",
+        queue=federation.QueueBar(None, None, 0, 0, hidden=True),
+        observed_at=ago(minutes=18),
+        wait_p50_s=None,
+        wait_p90_s=None,
+    ),
+    card(
+        LAPTOP,
+        "",
+        "online",
+        (federation.Pool("Nodes", 1, 0, 0, 0),),
+        unit="node",
+        scheduler="machine",
+        queue=federation.QueueBar(0, 1, 0, 1),
+        wait_p50_s=0,
+        wait_p90_s=0,
+    ),
 )
 
 
-def partition(ref: SystemRef, name: str, accelerator: str, free: int, total: int, largest: int, **more: object) -> federation.PartitionRow:
+def partition(
+    ref: SystemRef, name: str, accelerator: str, free: int, total: int, largest: int, **more: object
+) -> federation.PartitionRow:
     base: dict[str, object] = {
         "state": "up", "cpus_free": 312, "cpus_total": 2048, "nodes_usable": 14, "nodes_total": 16, "pending": 41,
         "running": 63, "max_walltime_s": 172_800, "wait_p50_s": 360, "wait_p90_s": 1500, "account": "bdem-delta-gpu",
     }  # fmt: skip
-    return federation.PartitionRow(ref=ref, name=name, accelerator=accelerator, gpus_free=free, gpus_total=total, largest_free=largest, **{**base, **more})  # type: ignore[arg-type]
+    return federation.PartitionRow(
+        ref=ref,
+        name=name,
+        accelerator=accelerator,
+        gpus_free=free,
+        gpus_total=total,
+        largest_free=largest,
+        **{**base, **more},
+    )  # type: ignore[arg-type]
 
 
 PARTITIONS = (
@@ -90,7 +153,17 @@ SYSTEM = federation.SystemPage(
 )  # fmt: skip
 
 
-def candidate(ref: SystemRef, part: str, wait: tuple[int, int], stage: int, run: int, *, rank: int, note: str = "", charge: str = "2.5 SU") -> decisions.Candidate:
+def candidate(
+    ref: SystemRef,
+    part: str,
+    wait: tuple[int, int],
+    stage: int,
+    run: int,
+    *,
+    rank: int,
+    note: str = "",
+    charge: str = "2.5 SU",
+) -> decisions.Candidate:
     return decisions.Candidate(
         ref=ref, partition=part, account="cis230010-gpu", chosen=rank == 1, feasible=True, rank=rank, shape="1 node · 4 GPUs · 32 CPUs · 1 h",
         estimates=decisions.Estimates(wait[0], wait[1], stage, 0, run, wait[0] + stage + run),
@@ -104,11 +177,22 @@ def out(ref: SystemRef, part: str, *reasons: decisions.Reason) -> decisions.Cand
 
 _FEASIBLE = (
     candidate(ANVIL, "gpu", (4, 40), 0, 2280, rank=1),
-    candidate(DELTA, "gpuA40x4", (120, 900), 240, 4260, rank=2, note="Sized down from 8 to 4 GPUs: no node holds more."),
+    candidate(
+        DELTA,
+        "gpuA40x4",
+        (120, 900),
+        240,
+        4260,
+        rank=2,
+        note="Sized down from 8 to 4 GPUs: no node holds more.",
+    ),
     candidate(DELTAAI, "ghx4", (9400, 30_000), 0, 1500, rank=3, charge="1.2 SU"),
 )
 _BARS = decisions.time_bars([c.estimates for c in _FEASIBLE if c.estimates])
-FEASIBLE = tuple(decisions.Candidate(**{name: getattr(c, name) for name in c.__dataclass_fields__} | {"bar": bar}) for c, bar in zip(_FEASIBLE, _BARS, strict=True))
+FEASIBLE = tuple(
+    decisions.Candidate(**{name: getattr(c, name) for name in c.__dataclass_fields__} | {"bar": bar})
+    for c, bar in zip(_FEASIBLE, _BARS, strict=True)
+)
 REJECTED = (
     out(VISTA, "gh-dev", decisions.Reason("Its figures are 18 min old; at most 5 min are trusted.", "Wait for the next probe, or place by hand.", "endpoint_stale"), decisions.Reason("Wall time of 3 h is over its limit of 2 h.", "Ask for 2 h or less.", "wall_time_over_limit")),
     out(DELTA, "gpuH200x8", decisions.Reason("The partition is draining for maintenance.", "", "partition_down")),
@@ -131,11 +215,18 @@ ATTEMPTS = (
 )  # fmt: skip
 
 
-FINISHED = (ATTEMPTS[0], replace(ATTEMPTS[1], state="succeeded", state_raw="COMPLETED", ended_at=ago(minutes=1)))
+FINISHED = (
+    ATTEMPTS[0],
+    replace(ATTEMPTS[1], state="succeeded", state_raw="COMPLETED", ended_at=ago(minutes=1)),
+)
 
 
-def event(sequence: int, type_: str, minutes: int, summary: str, detail: str, look: str, icon: str) -> tasks.EventRow:
-    return tasks.EventRow(sequence, type_, ago(minutes=minutes), summary, detail, look, icon, HANDLE, "md-equil-041", ANVIL)
+def event(
+    sequence: int, type_: str, minutes: int, summary: str, detail: str, look: str, icon: str
+) -> tasks.EventRow:
+    return tasks.EventRow(
+        sequence, type_, ago(minutes=minutes), summary, detail, look, icon, HANDLE, "md-equil-041", ANVIL
+    )
 
 
 EVENTS = (
@@ -146,7 +237,10 @@ EVENTS = (
     event(48_201, "task.started", 40, "started on Delta", "waited 11 min, expected 9 min", "accent", "play"),
     event(48_184, "task.accepted", 52, "accepted", "", "", "circle-dot"),
 )  # fmt: skip
-LOG = "".join(f"step {n:>5}   energy {-41_233.4 + n * 0.37:12.3f}   temp {299.2 + n % 7 * 0.21:7.2f}   {41 + n % 3} ns/day\n" for n in range(4100, 4126))
+LOG = "".join(
+    f"step {n:>5}   energy {-41_233.4 + n * 0.37:12.3f}   temp {299.2 + n % 7 * 0.21:7.2f}   {41 + n % 3} ns/day\n"
+    for n in range(4100, 4126)
+)
 
 
 def task_page(**more: object) -> tasks.TaskPage:
@@ -174,7 +268,18 @@ DONE = task_page(
 
 
 def row(name: str, state: str, ref: SystemRef | None, part: str, hint: str, minutes: int) -> tasks.TaskRow:
-    return tasks.TaskRow(f"task_{name}", name, state, ref, part, "4 GPUs · 1 h" if ref else "", 1 if ref else 0, ago(minutes=minutes), ago(minutes=minutes // 2), hint)
+    return tasks.TaskRow(
+        f"task_{name}",
+        name,
+        state,
+        ref,
+        part,
+        "4 GPUs · 1 h" if ref else "",
+        1 if ref else 0,
+        ago(minutes=minutes),
+        ago(minutes=minutes // 2),
+        hint,
+    )
 
 
 TASK_ROWS = (
@@ -187,9 +292,38 @@ TASK_ROWS = (
     row("old-sweep", "attention", VISTA, "gh-dev", "the job has not been seen for 2 h; cancel it or wait", 700),
     row("typo", "cancelled", ANVIL, "gpu", "cancelled by you", 1500),
 )  # fmt: skip
-TASK_LIST = tasks.TaskListPage(Page(TASK_ROWS, next_query="cursor=8"), tasks.TaskFilters(), ("accepted", "placing", "pending", "running", "succeeded", "failed", "cancelled", "unschedulable", "attention"), (ANVIL, DELTA, DELTAAI, VISTA), any_tasks=True)
+TASK_LIST = tasks.TaskListPage(
+    Page(TASK_ROWS, next_query="cursor=8"),
+    tasks.TaskFilters(),
+    (
+        "accepted",
+        "placing",
+        "pending",
+        "running",
+        "succeeded",
+        "failed",
+        "cancelled",
+        "unschedulable",
+        "attention",
+    ),
+    (ANVIL, DELTA, DELTAAI, VISTA),
+    any_tasks=True,
+)
 NO_TASKS = tasks.TaskListPage(Page(()), tasks.TaskFilters(), (), (), any_tasks=False)
-EVENT_LIST = tasks.EventListPage(Page(EVENTS * 3, next_query="cursor=1"), "", ("task.accepted", "task.started"))
-DRAFT = submission.Draft("slurm", 0.92, (submission.DraftLine("GPUs", "4", "#SBATCH --gpus=4"), submission.DraftLine("Wall time", "1 h", "#SBATCH --time=01:00:00")), ("#SBATCH --wibble=3",), ())
+EVENT_LIST = tasks.EventListPage(
+    Page(EVENTS * 3, next_query="cursor=1"), "", ("task.accepted", "task.started")
+)
+DRAFT = submission.Draft(
+    "slurm",
+    0.92,
+    (
+        submission.DraftLine("GPUs", "4", "#SBATCH --gpus=4"),
+        submission.DraftLine("Wall time", "1 h", "#SBATCH --time=01:00:00"),
+    ),
+    ("#SBATCH --wibble=3",),
+    (),
+)
 PREVIEW = submission.Preview(DECISION)
-PROBLEMS = submission.Preview(None, (submission.Problem("gpus_min", "GPUs", "A whole number, please; “four” is not one."),))
+PROBLEMS = submission.Preview(
+    None, (submission.Problem("gpus_min", "GPUs", "A whole number, please; “four” is not one."),)
+)

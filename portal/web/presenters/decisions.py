@@ -97,7 +97,9 @@ def time_bars(estimates: Sequence[Estimates]) -> tuple[TimeBar, ...]:
     """
     ends = [_end(e) for e in estimates]
     limit = max(ends, default=1) * 9 // 8
-    scale = max((min(end + _spread(e), limit) for end, e in zip(ends, estimates, strict=True)), default=1) or 1
+    scale = (
+        max((min(end + _spread(e), limit) for end, e in zip(ends, estimates, strict=True)), default=1) or 1
+    )
     return tuple(_bar(e, scale) for e in estimates)
 
 

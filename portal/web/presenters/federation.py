@@ -20,7 +20,7 @@ NICE_STEPS = (1, 2, 4, 8, 10, 16, 20, 32, 40, 50, 64, 80, 100)
 class Pool:
     """Devices of one type on one system (or nodes, where it has no GPUs), each counted once.
 
-    `ours` are in use by the caller's own tasks, `busy` by others; `down` cannot be used now.
+    `ours` are in use by the caller's own jobs, `busy` by others; `down` cannot be used now.
     """
 
     label: str
@@ -46,12 +46,14 @@ class Pool:
         """The squares as HTML: ours, busy, free, down."""
         step = self.per_square
         drawn = squares((self.ours, self.busy, self.free, self.down), step)
-        return mark_safe("".join(f'<i class="{look}"></i>' * n for look, n in zip("mbfd", drawn, strict=True)))  # noqa: S308  four constant letters
+        return mark_safe(
+            "".join(f'<i class="{look}"></i>' * n for look, n in zip("mbfd", drawn, strict=True))
+        )  # noqa: S308  four constant letters
 
     @property
     def spoken(self) -> str:
         """The same in words, for those who cannot see squares."""
-        return _("%(label)s: %(free)d free, %(ours)d running our tasks, %(busy)d busy, %(down)d down") % {
+        return _("%(label)s: %(free)d free, %(ours)d yours, %(busy)d busy, %(down)d down") % {
             "label": self.label,
             "free": self.free,
             "ours": self.ours,
@@ -104,7 +106,9 @@ class QueueBar:
         ours = min(self.ours_running, running)
         widths = (ours, running - ours, pending)
         return tuple(
-            (round(100 * part / total, 2), look) for part, look in zip(widths, (100, 55, 26), strict=True) if part
+            (round(100 * part / total, 2), look)
+            for part, look in zip(widths, (100, 55, 26), strict=True)
+            if part
         )
 
 

@@ -134,7 +134,9 @@ def _predicted(a: AttemptFacts, x: Callable[[datetime], float]) -> Span | None:
     left = x(a.queued_at or a.planned_at)
     width = max(x(a.predicted_end_at) - left, 0.3)
     wait = min(max(100 * (x(a.predicted_start_at) - left) / width, 0), 100)
-    return Span(left, round(width, 2), round(wait, 2), "planned", _("expected"), _("What the decision expected"))
+    return Span(
+        left, round(width, 2), round(wait, 2), "planned", _("expected"), _("What the decision expected")
+    )
 
 
 def _actual(a: AttemptFacts, x: Callable[[datetime], float], *, now: datetime) -> Span | None:
@@ -148,7 +150,9 @@ def _actual(a: AttemptFacts, x: Callable[[datetime], float], *, now: datetime) -
     wait = min(max(100 * (waited_until - left) / width, 0), 100)
     words = said(a.state, "attempt").word
     label = f"{words}: {a.cause_words}" if a.cause else str(words)
-    return Span(left, round(width, 2), round(wait, 2), _look(a), label, f"{a.ref.name} {a.partition}: {label}")
+    return Span(
+        left, round(width, 2), round(wait, 2), _look(a), label, f"{a.ref.name} {a.partition}: {label}"
+    )
 
 
 def _look(a: AttemptFacts) -> str:

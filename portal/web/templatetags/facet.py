@@ -13,7 +13,7 @@ from portal.web.presenters.shared import SystemRef, said
 register = template.Library()
 
 SHEETS = ("tokens", "base", "layout", "components", "forms", "figures", "pages")
-NOT_KNOWN = mark_safe("–")  # noqa: S308  a constant
+NOT_KNOWN = mark_safe("–")
 
 
 @register.simple_tag
