@@ -1,4 +1,4 @@
-"""The submit form: words a person types in, the task input of the skills out. Decides nothing about placement."""
+"""The submit form: words a person types in, the task input of the skills out; decides nothing."""
 
 import re
 import shlex

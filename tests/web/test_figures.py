@@ -69,10 +69,21 @@ def test_bars_share_one_scale_and_long_tails_are_cut() -> None:
 
 def attempt(**more: object) -> AttemptFacts:
     first = AttemptFacts(
-        handle="att_1", number=1, ref=ANVIL, partition="gpu", state="succeeded", cause="", job_id="7", shape="",
-        planned_at=NOW - timedelta(minutes=40), queued_at=NOW - timedelta(minutes=40), started_at=NOW - timedelta(minutes=30),
-        ended_at=NOW - timedelta(minutes=10), predicted_start_at=NOW - timedelta(minutes=35), predicted_end_at=NOW - timedelta(minutes=20),
-    )  # fmt: skip
+        handle="att_1",
+        number=1,
+        ref=ANVIL,
+        partition="gpu",
+        state="succeeded",
+        cause="",
+        job_id="7",
+        shape="",
+        planned_at=NOW - timedelta(minutes=40),
+        queued_at=NOW - timedelta(minutes=40),
+        started_at=NOW - timedelta(minutes=30),
+        ended_at=NOW - timedelta(minutes=10),
+        predicted_start_at=NOW - timedelta(minutes=35),
+        predicted_end_at=NOW - timedelta(minutes=20),
+    )
     return replace(first, **more)  # type: ignore[arg-type]
 
 

@@ -42,9 +42,15 @@ def test_a_script_keeps_its_lines_and_empty_fields_say_nothing() -> None:
 
 def test_environment_policy_and_retry_are_read() -> None:
     given = task_input(
-        modules="cuda/12 openmpi", variables="A=1\n\nB = two words", setup="ulimit -s unlimited\n", allow_systems="anvil delta",
-        software="gromacs>=2024, cuda", max_attempts="3", container_runtime="apptainer", runtime="40:00",
-    )  # fmt: skip
+        modules="cuda/12 openmpi",
+        variables="A=1\n\nB = two words",
+        setup="ulimit -s unlimited\n",
+        allow_systems="anvil delta",
+        software="gromacs>=2024, cuda",
+        max_attempts="3",
+        container_runtime="apptainer",
+        runtime="40:00",
+    )
 
     assert given["environment"] == {
         "modules": ["cuda/12", "openmpi"],

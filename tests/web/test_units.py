@@ -8,10 +8,20 @@ from portal.web.templatetags.units import count, duration, known, memory, size, 
 @pytest.mark.parametrize(
     ("seconds", "said"),
     [
-        (None, "–"), (0, "0 s"), (89, "89 s"), (90, "2 min"), (3599, "60 min"), (3600, "1 h"), (4320, "1 h 12 min"),
-        (86_399, "23 h 59 min"), (86_400, "1 d"), (183_600, "2 d 3 h"), (-120, "-2 min"), (44.6, "45 s"),
+        (None, "–"),
+        (0, "0 s"),
+        (89, "89 s"),
+        (90, "2 min"),
+        (3599, "60 min"),
+        (3600, "1 h"),
+        (4320, "1 h 12 min"),
+        (86_399, "23 h 59 min"),
+        (86_400, "1 d"),
+        (183_600, "2 d 3 h"),
+        (-120, "-2 min"),
+        (44.6, "45 s"),
     ],
-)  # fmt: skip
+)
 def test_a_duration_is_said_in_its_two_largest_units(seconds: float | None, said: str) -> None:
     assert duration(seconds) == said
 

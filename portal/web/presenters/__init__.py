@@ -1,1 +1,1 @@
-"""What each page shows, as frozen values: pure functions from what selectors return to what templates draw."""
+"""What each page shows, as frozen values: pure functions from selectors' values to templates."""

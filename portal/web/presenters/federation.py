@@ -46,9 +46,8 @@ class Pool:
         """The squares as HTML: ours, busy, free, down."""
         step = self.per_square
         drawn = squares((self.ours, self.busy, self.free, self.down), step)
-        return mark_safe(
-            "".join(f'<i class="{look}"></i>' * n for look, n in zip("mbfd", drawn, strict=True))
-        )  # noqa: S308  four constant letters
+        html = "".join(f'<i class="{look}"></i>' * n for look, n in zip("mbfd", drawn, strict=True))
+        return mark_safe(html)  # noqa: S308  made of four constant letters
 
     @property
     def spoken(self) -> str:

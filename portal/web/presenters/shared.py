@@ -34,7 +34,7 @@ class Said:
 
 @dataclass(frozen=True, slots=True)
 class Page(Generic[Row]):
-    """One page of a list. `next_query` and `first_query` are query strings without "?"; None = no such page."""
+    """One page of a list; `next_query` and `first_query` are query strings, None = no such page."""
 
     rows: tuple[Row, ...]
     next_query: str | None = None

@@ -112,7 +112,7 @@ def timeline(attempts: Sequence[AttemptFacts], *, now: datetime) -> Timeline | N
 
 
 def axis(first: datetime, last: datetime) -> tuple[datetime, datetime, int]:
-    """Return start, end and tick distance (s): whole ticks around [first, last], at most MAX_TICKS + 1 columns."""
+    """Return start, end and tick distance (s): whole ticks around [first, last], MAX_TICKS + 1 at most."""
     length = max((last - first).total_seconds(), STEPS_S[0])
     step = next((s for s in STEPS_S if length / s <= MAX_TICKS - 1), ceil(length / (MAX_TICKS - 1)))
     low = first.timestamp() // step * step

@@ -26,7 +26,7 @@ def style_sheets() -> SafeString:
 
 @register.simple_tag
 def icon(name: str, extra: str = "") -> SafeString:
-    """Draw one icon of static/icons.svg; decoration only, so words must stand beside it or label its button."""
+    """Draw one icon of static/icons.svg; decoration only: words must stand beside it or label its button."""
     return format_html(
         '<svg class="icon {}" aria-hidden="true"><use href="{}#{}"/></svg>', extra, static("icons.svg"), name
     )
@@ -77,7 +77,8 @@ def system(ref: SystemRef | None, partition: str = "") -> SafeString:
 def copy(text: str, label: str = "") -> SafeString:
     """Draw a button that copies the text; it appears only where scripts run."""
     return format_html(
-        '<button type="button" class="btn bare tiny square" data-copy="{}" aria-label="{}" hidden>{}</button>',
+        '<button type="button" class="btn bare tiny square" data-copy="{}" aria-label="{}" hidden>'
+        "{}</button>",
         text,
         label or _("Copy %(text)s") % {"text": text},
         icon("copy"),
