@@ -1,6 +1,7 @@
 """Invented but plausible values for the federation pages, to draw templates without a database."""
 
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from portal.web.presenters import federation
 from portal.web.presenters.shared import SystemRef
@@ -21,9 +22,9 @@ def ago(**parts: int) -> datetime:
 
 
 def card(
-    ref: SystemRef, centre: str, health: str, pools: tuple[federation.Pool, ...], **more: object
+    ref: SystemRef, centre: str, health: str, pools: tuple[federation.Pool, ...], **more: Any
 ) -> federation.SystemCard:
-    base: dict[str, object] = {
+    base: dict[str, Any] = {
         "scheduler": "slurm 24.11.5",
         "health_reason": "",
         "observed_at": ago(seconds=14),
@@ -37,7 +38,7 @@ def card(
     }
     return federation.SystemCard(
         ref=ref, centre=centre, health=health, pools=federation.on_one_scale(pools), **{**base, **more}
-    )  # type: ignore[arg-type]
+    )
 
 
 CARDS = (
@@ -99,9 +100,9 @@ CARDS = (
 
 
 def partition(
-    ref: SystemRef, name: str, accelerator: str, free: int, total: int, largest: int, **more: object
+    ref: SystemRef, name: str, accelerator: str, free: int, total: int, largest: int, **more: Any
 ) -> federation.PartitionRow:
-    base: dict[str, object] = {
+    base: dict[str, Any] = {
         "state": "up",
         "cpus_free": 312,
         "cpus_total": 2048,
@@ -122,7 +123,7 @@ def partition(
         gpus_total=total,
         largest_free=largest,
         **{**base, **more},
-    )  # type: ignore[arg-type]
+    )
 
 
 PARTITIONS = (

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 from portal.web.presenters import decisions, submission, tasks
 from portal.web.presenters.shared import Page, SystemRef
@@ -179,8 +180,8 @@ LOG = "".join(
 )
 
 
-def task_page(**more: object) -> tasks.TaskPage:
-    base: dict[str, object] = {
+def task_page(**more: Any) -> tasks.TaskPage:
+    base: dict[str, Any] = {
         "handle": HANDLE,
         "name": "md-equil-041",
         "objective": "Equilibrate system 41 before production.",
@@ -220,7 +221,7 @@ def task_page(**more: object) -> tasks.TaskPage:
         "may_replan": True,
         "is_final": False,
     }
-    return tasks.TaskPage(**{**base, **more})  # type: ignore[arg-type]
+    return tasks.TaskPage(**{**base, **more})
 
 
 TASK = task_page()

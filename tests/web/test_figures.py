@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -67,7 +68,7 @@ def test_bars_share_one_scale_and_long_tails_are_cut() -> None:
     assert time_bars([]) == ()
 
 
-def attempt(**more: object) -> AttemptFacts:
+def attempt(**more: Any) -> AttemptFacts:
     first = AttemptFacts(
         handle="att_1",
         number=1,
@@ -84,7 +85,7 @@ def attempt(**more: object) -> AttemptFacts:
         predicted_start_at=NOW - timedelta(minutes=35),
         predicted_end_at=NOW - timedelta(minutes=20),
     )
-    return replace(first, **more)  # type: ignore[arg-type]
+    return replace(first, **more)
 
 
 def test_no_attempt_draws_no_timeline() -> None:

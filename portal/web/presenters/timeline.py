@@ -116,7 +116,7 @@ def axis(first: datetime, last: datetime) -> tuple[datetime, datetime, int]:
     length = max((last - first).total_seconds(), STEPS_S[0])
     step = next((s for s in STEPS_S if length / s <= MAX_TICKS - 1), ceil(length / (MAX_TICKS - 1)))
     low = first.timestamp() // step * step
-    high = ceil(last.timestamp() / step) * step
+    high: float = ceil(last.timestamp() / step) * step
     if high <= low:
         high = low + step
     return datetime.fromtimestamp(low, UTC), datetime.fromtimestamp(high, UTC), step
