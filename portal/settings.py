@@ -53,6 +53,7 @@ INSTALLED_APPS = [
     "django_htmx",
     "template_partials",
     "portal.apps.PortalConfig",
+    "portal.web.apps.WebConfig",
     "orchestrator.apps.OrchestratorConfig",
     "federation.apps.FederationConfig",
 ]
