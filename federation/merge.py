@@ -4,10 +4,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import ceil
 
-from providers.gpus import canonical_gpu, read_gpu
-
 from federation.profile import NodeType, PartitionProfile, ProfileDocument
 from federation.types import Maintenance, NodeView, PartitionQueue, PendingShare, RunningShare
+from providers.gpus import canonical_gpu, read_gpu
 from providers.types import GpuPool, JobState, Node, Partition, Probe, QueueJob
 
 _DOWN_STATES = frozenset({"down", "error", "unknown", "future", "fail"})
