@@ -92,7 +92,7 @@ def events_after(
 ) -> list[EventShown]:
     """Return the next events after a cursor, in commit order.
 
-    `types` may end in `.*`; `subject` matches the subject or the task, group, attempt or transfer it concerns.
+    `types` may end in `.*`; `subject` is the subject itself, or a task, group, attempt, transfer or system.
     """
     rows = events(user).filter(position__seq__gt=cursor)
     if types:
