@@ -95,10 +95,10 @@ def test_thirty_is_minutes_in_slurm_flux_cobalt_and_lsf_and_seconds_in_pbs_and_s
 
 
 def test_template_holes_are_asked_for() -> None:
-    request = slurm("--time={{ hours }}:00:00", "--job-name={{name}}")
+    request = slurm("--time={{ hours }}:00:00 --job-name={{name}}", "-p <QUEUE>")
 
     assert request.walltime_s is None
-    assert request.variables == ("name", "hours")
+    assert request.variables == ("hours", "name", "QUEUE")
     assert not request.is_valid
 
 
@@ -265,7 +265,9 @@ def test_cobalt_gives_whole_nodes_and_names_filesystems() -> None:
 
 
 def test_oar_properties_in_braces_and_cores() -> None:
-    request = read_script("#!/bin/sh\n#OAR -l {gpu_model='V100'}/host=2/core=4,walltime=2\n#OAR -q besteffort\n")
+    request = read_script(
+        "#!/bin/sh\n#OAR -l {gpu_model='V100'}/host=2/core=4,walltime=2\n#OAR -q besteffort\n"
+    )
 
     assert (request.nodes, request.cpus) == (fixed(2), fixed(8))
     assert request.gpu_types == ("V100",)
