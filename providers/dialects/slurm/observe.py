@@ -205,7 +205,7 @@ def _with_reason(known: Observation, queue: Observation) -> Observation:
     )
 
 
-# --- questions and answers --------------------------------------------------------------------------------
+# --- questions and answers ------------------------------------------------------------------------
 
 
 def _questions(refs: Sequence[JobRef], *, since: datetime) -> list[Question]:

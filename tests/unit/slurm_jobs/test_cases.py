@@ -1,4 +1,4 @@
-"""Hard cases that people met with Slurm, one test each; the table of cases is tests/data/cases/slurm_jobs.jsonl.
+"""Hard cases that people met with Slurm, one test each; their table is tests/data/cases/slurm_jobs.jsonl.
 
 The cases name states, attempts and units in their own words: `attempt` is restarts + 1 here, `oom` and the
 other states are JobState's values, `limit_s` is walltime_s.
@@ -31,12 +31,9 @@ from providers.errors import InvalidInput, SchedulerDown
 from providers.types import BatchReply, Exec, JobRef, JobState, Observation, Reply
 from tests.unit.slurm_jobs.answers import NOW, accounting_record, answer, at, both, queue_record
 
+TABLE = Path(__file__).resolve().parents[2] / "data" / "cases" / "slurm_jobs.jsonl"
 CASES: dict[str, dict[str, Any]] = {
-    case["id"]: case
-    for line in (Path(__file__).resolve().parents[2] / "data" / "cases" / "slurm_jobs.jsonl")
-    .read_text()
-    .splitlines()
-    for case in [json.loads(line)]
+    case["id"]: case for line in TABLE.read_text().splitlines() for case in [json.loads(line)]
 }
 
 
@@ -71,7 +68,7 @@ def sacct(text: str, *columns: str) -> str:
     return "".join(rows)
 
 
-# --- states and ends -------------------------------------------------------------------------------------------
+# --- states and ends ------------------------------------------------------------------------------
 
 
 def test_job_state_map_01() -> None:
@@ -161,7 +158,7 @@ def test_timeouts_01() -> None:
     assert (got.state, got.exit_code) == (expected["state"], None)
 
 
-# --- reasons ---------------------------------------------------------------------------------------------------
+# --- reasons --------------------------------------------------------------------------------------
 
 
 def test_reason_03() -> None:
@@ -204,7 +201,7 @@ def test_reason_06() -> None:
     ]
 
 
-# --- accounting: lag, steps, windows ---------------------------------------------------------------------------
+# --- accounting: lag, steps, windows --------------------------------------------------------------
 
 
 def test_sacct_lag_steps_02() -> None:
@@ -212,7 +209,7 @@ def test_sacct_lag_steps_02() -> None:
     calls = {call["cmd"]: call for call in given["calls"]}
     unknown = calls["squeue -j 9999"]
 
-    # we never name ids to squeue; should it fail, nothing is said of any job, and accounting alone proves no absence
+    # no id is ever named to squeue; should it fail all the same, accounting alone proves no absence
     queue = next(
         each.argv for each in build_observe([job("9999")], since=NOW).operations if isinstance(each, Exec)
     )
@@ -278,7 +275,7 @@ def test_sacct_lag_steps_08() -> None:
     assert not any("-s" in argv for argv in commands if argv[0] == "sacct")
 
 
-# --- requeues --------------------------------------------------------------------------------------------------
+# --- requeues -------------------------------------------------------------------------------------
 
 
 def attempts(text: str, *columns: str) -> str:
@@ -373,7 +370,7 @@ def test_agents_events_05() -> None:
     assert (got.restarts + 1, got.state) == (expected["final"]["attempt"], expected["final"]["state"])
 
 
-# --- ids, arrays, heterogeneous jobs ---------------------------------------------------------------------------
+# --- ids, arrays, heterogeneous jobs --------------------------------------------------------------
 
 
 def test_federated_ids_01() -> None:
@@ -463,7 +460,7 @@ def test_hetjob_02() -> None:
     assert {"groups": groups, "plain": plain} == expected
 
 
-# --- what sbatch prints ----------------------------------------------------------------------------------------
+# --- what sbatch prints ---------------------------------------------------------------------------
 
 
 def test_sbatch_stdout_parse_01() -> None:
@@ -484,7 +481,7 @@ def test_sbatch_stdout_parse_02_and_03(name: str) -> None:
     assert (got.outcome, got.job_id) == ("accepted", str(expected["id"]))
 
 
-# --- flaky sites -----------------------------------------------------------------------------------------------
+# --- flaky sites ----------------------------------------------------------------------------------
 
 
 def test_endpoint_flakiness_01() -> None:
@@ -525,7 +522,7 @@ def test_cli_drift_01() -> None:
     assert not any("AllocGRES" in part for argv in commands for part in argv)
 
 
-# --- billing, names, formats -----------------------------------------------------------------------------------
+# --- billing, names, formats ----------------------------------------------------------------------
 
 
 def test_exclusive_billing_01() -> None:
@@ -581,7 +578,7 @@ def test_locale_encoding_04() -> None:
     ] == [True]
 
 
-# --- JSON ------------------------------------------------------------------------------------------------------
+# --- JSON -----------------------------------------------------------------------------------------
 
 
 def test_json_schema_drift_02() -> None:
@@ -626,7 +623,7 @@ def test_json_schema_drift_11() -> None:
     assert read_state(given["job"]["job_state"]) is JobState.QUEUED
 
 
-# --- times -----------------------------------------------------------------------------------------------------
+# --- times ----------------------------------------------------------------------------------------
 
 
 def test_time_format_01() -> None:

@@ -67,7 +67,7 @@ def as_queue(row: Mapping[str, str]) -> str:
     return queue_record(**{"account": "", **given, "comment": ""})
 
 
-# --- accounting ------------------------------------------------------------------------------------------------
+# --- accounting -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("capture", CAPTURES)
@@ -148,7 +148,7 @@ def test_steps_in_recorded_accounting_are_left_out(name: str) -> None:
     assert len(jobs) < len(recorded)
 
 
-# --- how jobs end ----------------------------------------------------------------------------------------------
+# --- how jobs end ---------------------------------------------------------------------------------
 
 ENDS: dict[str, tuple[JobState, int | None, int | None, str]] = {
     "ok": (JobState.COMPLETED, 0, None, ""),
@@ -258,7 +258,7 @@ def test_the_controllers_memory_of_finished_jobs_agrees_with_accounting() -> Non
         assert read_state(state) is read_state(accounting[job])
 
 
-# --- the queue -------------------------------------------------------------------------------------------------
+# --- the queue ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("capture", CAPTURES)
