@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Final
 
 from providers.dialects.slurm.cancel import build_cancel, read_cancel
 from providers.dialects.slurm.observe import build_observe, read_observe
@@ -15,7 +14,7 @@ from providers.types import Batch, BatchReply, JobRef, JobRequest, Observation, 
 class SlurmDialect:
     """How Slurm 20.11 and later speaks; see `providers.contracts.Dialect` for each promise."""
 
-    name: Final = "slurm"
+    name: str = "slurm"
 
     def probe(self, *, full: bool) -> Batch:
         """Build the probe: live state, and with `full` also partitions, QoS, associations."""

@@ -174,6 +174,10 @@ def explain_reason(raw: str) -> Reason:
     limit = _LIMIT.fullmatch(text)
     if limit:
         return _explain_limit(limit)
+    return _explain_sentence(text)
+
+
+def _explain_sentence(text: str) -> Reason:
     for ending, sentence in _HELD_TAILS:
         if text.endswith(ending):
             return Reason(_K.HELD, sentence)
@@ -191,14 +195,11 @@ def _explain_limit(match: re.Match[str]) -> Reason:
     whose, what = _WHOSE[match["whose"]], _WHAT[match["what"]]
     per = (match["per"] or "").removeprefix("Per").lower()
     if match["bound"] == "Min":
-        return Reason(
-            _K.NEVER_STARTS, f"The job asks for less than the least that the {whose} demands of {what}."
-        )
+        return Reason(_K.NEVER_STARTS, f"The job asks for less {what} than the {whose} demands.")
     if per in {"job", "node"}:
         minutes = "minutes of " if match["minutes"] else ""
-        return Reason(
-            _K.NEVER_STARTS, f"The job asks for more {minutes}{what} per {per} than the {whose} allows."
-        )
+        sentence = f"The job asks for more {minutes}{what} per {per} than the {whose} allows."
+        return Reason(_K.NEVER_STARTS, sentence)
     if match["minutes"] and not match["minutes"].startswith("Run"):
         return Reason(_K.BUDGET, f"The {whose} has used up its granted minutes of {what}.")
     if match["minutes"]:

@@ -81,7 +81,7 @@ def quote(text: str) -> str:
     return "$'" + _CONTROL.sub(lambda match: f"\\{ord(match[0]):03o}", escaped) + "'"
 
 
-# --- before the work ------------------------------------------------------------------------------------
+# --- before the work ------------------------------------------------------------------------------
 
 
 def _environment(job: JobRequest) -> list[str]:
@@ -116,7 +116,7 @@ def _enter_workdir(job: JobRequest) -> list[str]:
     return [f"cd -- {quote(path)} || facet_fail {WORKDIR_EXIT} {why}"]
 
 
-# --- the work ---------------------------------------------------------------------------------------------
+# --- the work -------------------------------------------------------------------------------------
 
 
 def _work(job: JobRequest) -> list[str]:
@@ -217,7 +217,7 @@ def _contained(job: JobRequest, command: str) -> str:
             raise InvalidInput(f"no such container runtime: {runtime[:100]!r}", field="container_runtime")
 
 
-# --- checks -------------------------------------------------------------------------------------------------
+# --- checks ---------------------------------------------------------------------------------------
 
 
 def _unix_lines(text: str) -> str:

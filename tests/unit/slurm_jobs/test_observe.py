@@ -17,6 +17,9 @@ from tests.unit.slurm_jobs.answers import (
     ref,
 )
 
+OUT_OF_MEMORY_SENTENCE = (
+    "A process needed more memory than the job was given and was killed; the output may be incomplete."
+)
 DEAD_DATABASE = answer("x", rc=1, stderr="sacct: error: Problem talking to the database: Connection refused")
 DEAD_CONTROLLER = answer(
     QUEUE, rc=1, stderr="slurm_load_jobs error: Unable to contact slurm controller (connect failure)"
@@ -35,7 +38,7 @@ def is_unsaid(job: JobRef, *, queue: str | Reply = "", accounting: str | Reply =
     return read_observe(both([job], queue=queue, accounting=accounting), [job], now=NOW) == {}
 
 
-# --- what is asked ---------------------------------------------------------------------------------------------
+# --- what is asked --------------------------------------------------------------------------------
 
 
 def test_the_queue_is_asked_first_and_for_no_id() -> None:
@@ -74,7 +77,7 @@ def test_no_refs_still_make_a_batch_that_reads_as_nothing() -> None:
     assert read_observe(both([]), [], now=NOW) == {}
 
 
-# --- in the queue ----------------------------------------------------------------------------------------------
+# --- in the queue ---------------------------------------------------------------------------------
 
 
 def test_a_running_job_is_read_whole() -> None:
@@ -191,7 +194,7 @@ def test_a_banner_and_line_ends_in_a_comment_do_not_shift_columns() -> None:
     assert (got.job_id, got.state, got.partition) == ("7", JobState.RUNNING, "gpu")
 
 
-# --- after the queue -------------------------------------------------------------------------------------------
+# --- after the queue ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -242,7 +245,7 @@ def test_a_banner_and_line_ends_in_a_comment_do_not_shift_columns() -> None:
             JobState.OUT_OF_MEMORY,
             0,
             None,
-            "A process needed more memory than the job was given and was killed; the output may be incomplete.",
+            OUT_OF_MEMORY_SENTENCE,
         ),
         (
             "OUT_OF_MEMORY",
@@ -250,7 +253,7 @@ def test_a_banner_and_line_ends_in_a_comment_do_not_shift_columns() -> None:
             JobState.OUT_OF_MEMORY,
             None,
             125,
-            "A process needed more memory than the job was given and was killed; the output may be incomplete.",
+            OUT_OF_MEMORY_SENTENCE,
         ),
         ("NODE_FAIL", "1:0", JobState.NODE_FAIL, None, None, "A node of the job failed."),
         ("BOOT_FAIL", "0:0", JobState.NODE_FAIL, None, None, "A node could not be booted for the job."),
@@ -340,7 +343,7 @@ def test_the_sites_clock_decides_what_has_settled() -> None:
     assert list(read_observe(reply, [job], now=NOW)) == [KEY]
 
 
-# --- requeues --------------------------------------------------------------------------------------------------
+# --- requeues -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("state", ["PREEMPTED", "NODE_FAIL", "REQUEUED"])
@@ -355,7 +358,7 @@ def test_a_requeued_job_waits_and_counts_its_restart(state: str) -> None:
         got = seen(ref("7"), queue=queue, accounting=accounting)
         assert got is not None
         assert (got.state, got.source, got.restarts) == (JobState.QUEUED, "queue", 1)
-    assert "pause after a requeue" in got.reason_explained
+        assert "pause after a requeue" in got.reason_explained
 
 
 def test_a_requeue_counts_also_where_accounting_shows_only_the_attempt_that_ended() -> None:
@@ -386,7 +389,7 @@ def test_a_resize_is_no_restart() -> None:
     assert (got.state, got.restarts) == (JobState.COMPLETED, 0)
 
 
-# --- whose job it is -------------------------------------------------------------------------------------------
+# --- whose job it is ------------------------------------------------------------------------------
 
 
 def test_a_job_is_found_by_its_key_when_the_id_was_never_learnt() -> None:
@@ -445,7 +448,7 @@ def test_of_two_jobs_with_one_key_the_living_one_is_seen() -> None:
     assert (got.job_id, got.state) == ("7", JobState.RUNNING)
 
 
-# --- arrays and heterogeneous jobs -----------------------------------------------------------------------------
+# --- arrays and heterogeneous jobs ----------------------------------------------------------------
 
 
 def test_an_array_is_one_job_in_the_state_of_its_liveliest_task() -> None:
@@ -505,7 +508,7 @@ def test_the_components_of_a_heterogeneous_job_add_up() -> None:
     assert (got.gpus, got.billing, got.node_names) == (1, 3.0, ("cn003", "wg01"))
 
 
-# --- answers that are none -------------------------------------------------------------------------------------
+# --- answers that are none ------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

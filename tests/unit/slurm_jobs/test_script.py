@@ -14,6 +14,7 @@ from providers.dialects.slurm.script import ENVIRONMENT_EXIT, WORKDIR_EXIT, quot
 from providers.errors import InvalidInput
 from providers.types import JobRequest
 
+RUN = " /i.sif python -c print( )"
 PLACES = {"workdir": "/scratch/w", "stdout_path": "/scratch/w/out", "stderr_path": "/scratch/w/err"}
 
 
@@ -58,7 +59,7 @@ def here(tmp_path: Path, **given: Any) -> JobRequest:
     )
 
 
-# --- directives ------------------------------------------------------------------------------------------------
+# --- directives -----------------------------------------------------------------------------------
 
 
 def test_every_figure_becomes_a_directive_in_slurms_units() -> None:
@@ -200,7 +201,7 @@ def test_options_that_the_envelope_does_not_cover_are_kept(option: str) -> None:
     assert directives(render_script(job(extra_directives=(option,))))[0] == option
 
 
-# --- injection -------------------------------------------------------------------------------------------------
+# --- injection ------------------------------------------------------------------------------------
 
 nasty = st.text(
     alphabet=st.one_of(
@@ -306,7 +307,7 @@ def test_a_quoted_word_reaches_the_program_byte_for_byte(words: list[str]) -> No
     assert got.decode().split("\0")[:-1] == words
 
 
-# --- run by bash -----------------------------------------------------------------------------------------------
+# --- run by bash ----------------------------------------------------------------------------------
 
 
 def test_arguments_and_variables_arrive_exactly(tmp_path: Path) -> None:
@@ -439,7 +440,7 @@ def test_the_batch_shell_becomes_the_work(tmp_path: Path, work: dict[str, Any]) 
     assert int(printed) == shell.pid
 
 
-# --- a user's script ---------------------------------------------------------------------------------------------
+# --- a user's script ------------------------------------------------------------------------------
 
 
 def test_a_script_keeps_everything_but_its_directives(tmp_path: Path) -> None:
@@ -510,7 +511,7 @@ def test_a_script_that_cannot_be_written_fails_before_the_work(tmp_path: Path) -
     assert (got.returncode, got.stdout) == (ENVIRONMENT_EXIT, "")
 
 
-# --- containers --------------------------------------------------------------------------------------------------
+# --- containers -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -523,13 +524,12 @@ def test_a_script_that_cannot_be_written_fails_before_the_work(tmp_path: Path) -
         ({"container_runtime": "singularity"}, "exec --bind {w} --pwd {w} /i.sif python -c print( )"),
         (
             {"container_runtime": "docker", "gpus": 2, "variables": {"A": "1"}},
-            "run --rm --user {u} --gpus all --volume {w}:{w} --workdir {w} --env A --entrypoint  /i.sif "
-            "python -c print( )",
+            "run --rm --user {u} --gpus all --volume {w}:{w} --workdir {w} --env A --entrypoint " + RUN,
         ),
         (
             {"container_runtime": "podman", "gpus": 2},
-            "run --rm --userns=keep-id --device nvidia.com/gpu=all --volume {w}:{w} --workdir {w} --entrypoint  "
-            "/i.sif python -c print( )",
+            "run --rm --userns=keep-id --device nvidia.com/gpu=all --volume {w}:{w} --workdir {w} "
+            "--entrypoint " + RUN,
         ),
         ({"container_runtime": None}, "exec --bind {w} --pwd {w} /i.sif python -c print( )"),
     ],

@@ -98,7 +98,7 @@ def test_every_recorded_json_state_is_known(version: str) -> None:
     assert [word for word in words if read_state(word) is JobState.UNKNOWN] == []
 
 
-# --- reasons -------------------------------------------------------------------------------------------------
+# --- reasons --------------------------------------------------------------------------------------
 
 _KINDS = {
     "None": ReasonKind.NONE,
