@@ -85,7 +85,7 @@ def test_every_field_of_a_busy_node_is_read() -> None:
     )
 
 
-# --- versions --------------------------------------------------------------------------------------------
+# --- versions ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -197,9 +197,7 @@ def test_without_gres_used_the_same_whole_gpus_are_never_over_counted(version: s
             assert pool.total == exact.total
 
 
-@pytest.mark.parametrize(
-    "moment", ["01_initial", "02_powering_up", "03_flags", "04_comp_power", "05_noresp"]
-)
+@pytest.mark.parametrize("moment", ["01_initial", "02_powering_up", "03_flags", "04_comp_power", "05_noresp"])
 def test_every_reachable_node_state_reads_alike_as_text_and_json(moment: str) -> None:
     text = by_name(read_nodes(recorded(f"states/{moment}.nodes.txt")))
     from_json = by_name(read_nodes_json(recorded(f"states/{moment}.json")))
@@ -217,7 +215,7 @@ def test_only_the_nodes_whose_state_lets_a_job_in_are_usable() -> None:
     assert by_name(nodes)["n01"].flags == {"PLANNED"}
 
 
-# --- partitions --------------------------------------------------------------------------------------------
+# --- partitions ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("capture", CAPTURES)
@@ -275,7 +273,7 @@ def test_groups_of_sinfo_json_add_up_to_the_nodes() -> None:
         assert group["cpus"]["total"] == total
 
 
-# --- queue ---------------------------------------------------------------------------------------------------
+# --- queue ---------------------------------------------------------------------------------------
 
 
 def _queue_of_capture(capture: str) -> str:
@@ -390,7 +388,7 @@ def _queue_of_version(version: str) -> str:
     return queue_text(*rows)
 
 
-# --- the rest --------------------------------------------------------------------------------------------------
+# --- the rest ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("capture", CAPTURES)
