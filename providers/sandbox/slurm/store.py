@@ -82,6 +82,10 @@ class Store:
         """Return a stored number, 0 where absent."""
         return float(str(self.meta(name, 0)))
 
+    def data_version(self) -> int:
+        """Return a number that changes when another process has committed."""
+        return int(self._db.execute("PRAGMA data_version").fetchone()[0])
+
     def read(self, now: float) -> Cluster:
         """Return the cluster with live jobs and those ended within MinJobAge."""
         cluster = Cluster(dict(self.meta("site")))  # type: ignore[call-overload]  # our own JSON
