@@ -9,7 +9,7 @@ from django.shortcuts import render
 from portal.middleware import STRICT
 
 POLICY = f"{STRICT}; style-src 'self'; style-src-attr 'unsafe-inline'"
-"""Bars and time axes carry their measures in style attributes; style sheets and scripts are files of ours only."""
+"""Bars and time axes carry their measures in style attributes; sheets and scripts are our files only."""
 
 
 def page(

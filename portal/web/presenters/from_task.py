@@ -1,4 +1,4 @@
-"""From a task's rows to its line in the list and its whole page. Reads rows, asks the database for nothing."""
+"""From a task's rows to its line in the list and its whole page. Asks the database for nothing."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -6,9 +6,9 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from django.utils.translation import gettext as _
-from orchestrator.placement import types as placement
 
 from orchestrator.lifecycle import ATTEMPT_MOVES, TASK_MOVES, AttemptState, TaskState, is_terminal
+from orchestrator.placement import types as placement
 from portal.web.forms import command_line
 from portal.web.presenters.decisions import DecisionView
 from portal.web.presenters.from_decision import decision_view, shape_words
