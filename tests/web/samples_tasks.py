@@ -316,7 +316,7 @@ DRAFT = submission.Draft(
         submission.DraftLine("GPUs", "4", "#SBATCH --gpus=4"),
         submission.DraftLine("Wall time", "1 h", "#SBATCH --time=01:00:00"),
     ),
-    ("#SBATCH --wibble=3",),
+    (("#SBATCH --wibble=3", "no option of sbatch"),),
     (),
 )
 PREVIEW = submission.Preview(DECISION)

@@ -16,12 +16,12 @@ class DraftLine:
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """What a batch script said. `unread` are lines that were not understood; nothing is invented."""
+    """What a batch script said. `unread` are lines that were not understood, and why; nothing is invented."""
 
     dialect: str
     confidence: float | None
     lines: tuple[DraftLine, ...]
-    unread: tuple[str, ...]
+    unread: tuple[tuple[str, str], ...]
     conflicts: tuple[str, ...]
 
 
