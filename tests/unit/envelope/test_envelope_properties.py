@@ -178,8 +178,8 @@ def test_any_text_is_a_draft_or_refused(text: str, dialect: str | None) -> None:
 
 
 TEXT = (
-    "4 a100s gpus for 2 hours 64 GB memory per node nodes each up to at least 16 cores lammps >= 2023 , 80GB x "
-    "PT 1-12:00:00 apptainer a an cheapest on - . 00 9999999 days 0"
+    "4 a100s gpus for 2 hours 64 GB memory per node nodes each up to at least 16 cores lammps >= 2023 , "
+    "80GB x PT 1-12:00:00 apptainer a an cheapest on - . 00 9999999 days 0"
 )
 phrases = st.sampled_from(TEXT.split())
 
