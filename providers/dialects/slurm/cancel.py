@@ -77,25 +77,19 @@ def _commands(refs: Sequence[JobRef]) -> list[_Command]:
 
 
 def _refusal(answer: Reply | None, ref: JobRef) -> str:
-    if answer is None or answer.skipped:
+    if answer is None or answer.skipped or answer.missing:
         return "The request was not carried out."
-    if answer.missing:
-        return "scancel is not there."
     if answer.timed_out or answer.rc is None:
         return "scancel gave no answer in time."
-    named = [match for match in map(_PER_JOB.search, answer.stderr.splitlines()) if match]
+    lines = [line.strip() for line in answer.stderr.splitlines() if line.strip()]
+    named = [match for match in map(_PER_JOB.search, lines) if match]
     if named and ref.job_id is not None:
-        words = [match["words"].strip() for match in named if match["id"] == ref.job_id]
-        refusals = [each for each in words if not _GONE.search(each)]
-        return refusals[0] if refusals else ""
-    if answer.rc == 0:
+        lines = [match["words"].strip() for match in named if match["id"] == ref.job_id]
+    elif answer.rc == 0:
         return ""
-    words_left = [
-        line for line in answer.stderr.strip().splitlines() if line.strip() and not _GONE.search(line)
-    ]
-    if not words_left and _GONE.search(answer.stderr):
-        return ""
-    return "\n".join(words_left)[:500] or f"scancel failed with exit code {answer.rc}."
+    elif not lines:
+        return f"scancel failed with exit code {answer.rc}."
+    return "\n".join(line for line in lines if not _GONE.search(line))[:500]
 
 
 def _checked_id(job_id: str) -> str:

@@ -1,8 +1,7 @@
-"""The Slurm dialect as one object: what `providers.contracts.Dialect` asks for, each part in its own module."""
+"""The Slurm dialect as one object: what `providers.contracts.Dialect` asks for, each part in its module."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Final
 
 from providers.dialects.slurm.cancel import build_cancel, read_cancel
 from providers.dialects.slurm.observe import build_observe, read_observe
@@ -13,9 +12,9 @@ from providers.types import Batch, BatchReply, JobRef, JobRequest, Observation, 
 
 
 class SlurmDialect:
-    """How Slurm 20.11 and later speaks. Holds no state; see `providers.contracts.Dialect` for each promise."""
+    """How Slurm 20.11 and later speaks; see `providers.contracts.Dialect` for each promise."""
 
-    name: Final = "slurm"
+    name: str = "slurm"
 
     def probe(self, *, full: bool) -> Batch:
         """Build the probe: live state, and with `full` also partitions, QoS, associations."""
@@ -51,7 +50,7 @@ class SlurmDialect:
         return read_submit(reply)
 
     def observe(self, refs: Sequence[JobRef], *, since: datetime) -> Batch:
-        """Build one look at many jobs: queue first, then accounting by id, and by name where no id is known."""
+        """Build one look at many jobs: the queue first, then accounting by id or by name."""
         return build_observe(refs, since=since)
 
     def read_observe(

@@ -163,5 +163,5 @@ def _matching(pattern: re.Pattern[str], value: str, *, field: str) -> str:
 
 def _positive(number: int, *, field: str) -> int:
     if number < 1:
-        raise InvalidInput(f"{field} must be at least 1", **{field: number})
+        raise InvalidInput(f"{field} must be at least 1", field=field, given=number)
     return number

@@ -13,12 +13,9 @@ from providers.types import JobState
 _OWN_CODE: Final = frozenset({JobState.COMPLETED, JobState.FAILED, JobState.OUT_OF_MEMORY})
 """Ends in which the exit code is the program's; elsewhere Slurm prints 0:0 or 1:0 whatever it did."""
 
-_LAUNCH_SIGNAL: Final = 53
-_OOM_SIGNAL: Final = 125
-
 _EXITS: Final[dict[int, str]] = {
     WORKDIR_EXIT: "The working directory could not be entered on the compute node; the work never began.",
-    ENVIRONMENT_EXIT: "A module, the conda environment or the script could not be set up; the work never began.",
+    ENVIRONMENT_EXIT: "The environment (module, conda or script) could not be set up; the work never began.",
     126: "The program is there but cannot be executed (exit code 126).",
     127: "The program was not found on the compute node (exit code 127).",
 }
@@ -37,6 +34,13 @@ _STATES: Final[dict[JobState, str]] = {
     JobState.PREEMPTED: "The job had to give way to one of higher priority.",
     JobState.TIMEOUT: "The job used up its wall time and was stopped.",
 }
+
+
+_SIGNALS: Final[dict[int, str]] = {
+    53: "The job could not be launched: its output path or a file it needs is not there or not writable.",
+    125: _STATES[JobState.OUT_OF_MEMORY],
+}
+"""Slurm's own pseudo signals."""
 
 
 def read_ending(state: JobState, printed: str) -> tuple[int | None, int | None]:
@@ -58,26 +62,25 @@ def explain_ending(state: JobState, word: str, *, code: int | None, signal: int 
     if word in _WORDS:
         return _WORDS[word]
     if state is JobState.CANCELLED:
-        uid = cancelled_by(word)
-        if uid is None:
-            return _STATES[state]
-        return (
-            "The job was cancelled by the site (root)."
-            if uid == 0
-            else f"The job was cancelled by user id {uid}."
-        )
+        return _explain_cancelled(cancelled_by(word))
     if state is not JobState.FAILED:
         return _STATES.get(state, "")
-    if signal == _LAUNCH_SIGNAL:
-        return (
-            "The job could not be launched: its output path or a file it needs is not there or not writable."
-        )
-    if signal == _OOM_SIGNAL:
-        return _STATES[JobState.OUT_OF_MEMORY]
-    if signal:
-        return f"The program was ended by signal {signal}."
+    if signal is not None:
+        return _SIGNALS.get(signal, f"The program was ended by signal {signal}.")
     if not started:
         return "The job failed before it could start; nothing was run."
+    return _explain_exit(code)
+
+
+def _explain_exit(code: int | None) -> str:
     if code is None:
         return "The program failed; its exit code is not known yet."
     return _EXITS.get(code, f"The program ended with exit code {code}.")
+
+
+def _explain_cancelled(uid: int | None) -> str:
+    if uid is None:
+        return _STATES[JobState.CANCELLED]
+    if uid == 0:
+        return "The job was cancelled by the site (root)."
+    return f"The job was cancelled by user id {uid}."

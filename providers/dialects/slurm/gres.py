@@ -150,7 +150,7 @@ def gres_gpus(entries: Iterable[Gres]) -> int:
     return sum(e.count for e in entries if e.name == "gpu" and not (e.type and read_mig(e.type)))
 
 
-# --- one node ------------------------------------------------------------------------------------------
+# --- one node -------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,7 +40,12 @@ _WINDOW_MARGIN: Final = timedelta(minutes=15)
 """Our clock and the site's may differ."""
 _QUEUE_TIMEOUT_S: Final = 15.0
 _ACCOUNTING_TIMEOUT_S: Final = 20.0
-_ENVIRONMENT: Final[Mapping[str, str]] = {"TZ": "UTC", "LC_ALL": "C", "SLURM_TIME_FORMAT": "standard"}
+_ENVIRONMENT: Final[Mapping[str, str]] = {
+    "LC_ALL": "C",
+    "SLURM_BITSTR_LEN": "0",
+    "SLURM_TIME_FORMAT": "standard",
+    "TZ": "UTC",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +205,7 @@ def _with_reason(known: Observation, queue: Observation) -> Observation:
     )
 
 
-# --- questions and answers --------------------------------------------------------------------------------
+# --- questions and answers ------------------------------------------------------------------------
 
 
 def _questions(refs: Sequence[JobRef], *, since: datetime) -> list[Question]:

@@ -147,7 +147,7 @@ def walltime_without_request_s(partition: Partition) -> int | None:
     return partition.max_walltime_s
 
 
-# --- JSON --------------------------------------------------------------------------------------------
+# --- JSON -----------------------------------------------------------------------------------------
 
 
 def read_partitions_json(text: str) -> tuple[Partition, ...]:

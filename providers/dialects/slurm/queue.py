@@ -222,7 +222,7 @@ def _or_none(word: str) -> str | None:
     return None if word in NOTHING else word
 
 
-# --- JSON --------------------------------------------------------------------------------------------
+# --- JSON -----------------------------------------------------------------------------------------
 
 
 def read_queue_json(text: str) -> tuple[QueueJob, ...]:

@@ -1,8 +1,8 @@
 """Why a job waits or ended, in Slurm's codes and in sentences a person can act on.
 
-A reason may be a code (`QOSMaxGRESPerUser`), a code with a tail (`ReqNodeNotAvail, UnavailableNodes:gpu[01-04]`)
-or a whole sentence. Reasons of limits come in families (`Assoc|QOS` × `Grp|Max|Min` × what × how), so they are
-read by their parts. A reason not known here is passed on as it is, in class UNKNOWN.
+A reason may be a code (`QOSMaxGRESPerUser`), a code with a tail (`ReqNodeNotAvail, UnavailableNodes:gpu1`)
+or a whole sentence. Reasons of limits come in families (`Assoc|QOS`, `Grp|Max|Min`, what, how), so they are
+read by their parts. A reason not known here is passed on as it is, as UNKNOWN.
 
 Source: Slurm's "Job Reason Codes" page and the names compiled into Slurm 20.11 to 25.11.
 """
@@ -174,9 +174,15 @@ def explain_reason(raw: str) -> Reason:
     limit = _LIMIT.fullmatch(text)
     if limit:
         return _explain_limit(limit)
+    return _explain_sentence(text)
+
+
+def _explain_sentence(text: str) -> Reason:
     for ending, sentence in _HELD_TAILS:
         if text.endswith(ending):
             return Reason(_K.HELD, sentence)
+    if "not permitted to use this" in text:
+        return Reason(_K.NEVER_STARTS, text)
     if text.startswith("Nodes required for job are DOWN"):
         return Reason(
             _K.RESOURCES,
@@ -189,12 +195,11 @@ def _explain_limit(match: re.Match[str]) -> Reason:
     whose, what = _WHOSE[match["whose"]], _WHAT[match["what"]]
     per = (match["per"] or "").removeprefix("Per").lower()
     if match["bound"] == "Min":
-        return Reason(_K.NEVER_STARTS, f"The job asks for fewer {what} than the {whose} demands.")
+        return Reason(_K.NEVER_STARTS, f"The job asks for less {what} than the {whose} demands.")
     if per in {"job", "node"}:
-        time = "-minutes" if match["minutes"] else ""
-        return Reason(
-            _K.NEVER_STARTS, f"One job may not use so many {what}{time} per {per} under this {whose}."
-        )
+        minutes = "minutes of " if match["minutes"] else ""
+        sentence = f"The job asks for more {minutes}{what} per {per} than the {whose} allows."
+        return Reason(_K.NEVER_STARTS, sentence)
     if match["minutes"] and not match["minutes"].startswith("Run"):
         return Reason(_K.BUDGET, f"The {whose} has used up its granted minutes of {what}.")
     if match["minutes"]:
@@ -204,6 +209,4 @@ def _explain_limit(match: re.Match[str]) -> Reason:
     if match["what"] == "Wall" and match["bound"] == "Grp":
         return Reason(_K.BUDGET, f"The {whose} has used up its granted wall time.")
     each = f" per {per}" if per else ""
-    return Reason(
-        _K.OWN_LIMIT, f"The {whose} already holds as many {what}{each} as it may; it passes as jobs end."
-    )
+    return Reason(_K.OWN_LIMIT, f"The {whose} is at its limit of {what}{each}; it passes as jobs end.")

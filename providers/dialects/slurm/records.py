@@ -20,7 +20,7 @@ _STAMP: Final = re.compile(r"\s\[\S+@\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\]")
 _OS: Final = re.compile(r"\sOS=.*?(?=\sRealMemory=)", re.DOTALL)
 
 
-# --- replies -----------------------------------------------------------------------------------------
+# --- replies --------------------------------------------------------------------------------------
 
 
 def counted(reply: BatchReply, name: str) -> str:
@@ -74,7 +74,7 @@ def reading(command: str, line: str) -> Iterator[None]:
         raise not_understood(cause, command=command, line=line) from cause
 
 
-# --- scontrol ----------------------------------------------------------------------------------------
+# --- scontrol -------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +144,7 @@ def _fields(line: str, command: str) -> Mapping[str, str]:
     return fields
 
 
-# --- sacctmgr, sshare --------------------------------------------------------------------------------
+# --- sacctmgr, sshare -----------------------------------------------------------------------------
 
 
 def read_table(text: str, *, command: str, need: frozenset[str]) -> Iterator[Mapping[str, str]]:
@@ -172,7 +172,7 @@ def read_table(text: str, *, command: str, need: frozenset[str]) -> Iterator[Map
         yield dict(zip(header, cells, strict=True))
 
 
-# --- JSON --------------------------------------------------------------------------------------------
+# --- JSON -----------------------------------------------------------------------------------------
 
 
 def open_json(text: str, *, command: str) -> Mapping[str, object]:

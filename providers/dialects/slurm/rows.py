@@ -40,6 +40,7 @@ ACCOUNTING_FORMAT: Final = (
     "Partition,Account,ReqTRES,AllocTRES,NodeList,Reason,JobName,Comment,Cluster"
 )
 _ACCOUNTING_FIELDS: Final = len(ACCOUNTING_FORMAT.split(","))
+_USER_TEXT: Final = frozenset({17, 18})
 _UNKNOWN_DURATIONS: Final = frozenset({"", "INVALID", "N/A"})
 
 
@@ -207,9 +208,8 @@ def read_accounting(text: str) -> tuple[AccountingRow, ...]:
             raise UnparsableOutput("sacct printed other columns", command="sacct", line=pending[:200])
         pending = ""
         if "." not in fields[0]:
-            rows.append(
-                AccountingRow(*(each.strip() for each in fields[:17]), *fields[17:19], fields[19].strip())
-            )
+            tidy = (each if at in _USER_TEXT else each.strip() for at, each in enumerate(fields))
+            rows.append(AccountingRow(*tidy))
     if pending.strip():
         raise UnparsableOutput("sacct's answer is cut", command="sacct", line=pending[:200])
     return tuple(rows)

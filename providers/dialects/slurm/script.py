@@ -27,6 +27,8 @@ _DIRECTIVE = re.compile(r"#(?:SBATCH|PBS|BSUB|COBALT|OAR|MSUB|BB|DW|\$|@)|#\s?(?
 _USES_MODULES = re.compile(r"(?m)^[^#\n]*\b(?:module|ml)\s")
 _DELIMITER: Final = "FACET_SCRIPT_END"
 
+_WRITE_SCRIPT: Final = 'facet_part=$(mktemp -- "$facet_script.XXXXXX") && cat >"$facet_part"'
+_SCRIPT_FAILED: Final = f"facet_fail {ENVIRONMENT_EXIT} 'the script could not be written beside its output'"
 _FAIL: Final = """\
 facet_fail() {
     printf 'facet: %s\\n' "$2" >&2
@@ -79,7 +81,7 @@ def quote(text: str) -> str:
     return "$'" + _CONTROL.sub(lambda match: f"\\{ord(match[0]):03o}", escaped) + "'"
 
 
-# --- before the work ------------------------------------------------------------------------------------
+# --- before the work ------------------------------------------------------------------------------
 
 
 def _environment(job: JobRequest) -> list[str]:
@@ -96,7 +98,8 @@ def _environment(job: JobRequest) -> list[str]:
     if job.conda is not None:
         _check_word(job.conda, field="conda")
         lines.append(
-            f'{{ eval "$("${{CONDA_EXE:-conda}}" shell.bash hook)" && conda activate {quote(job.conda)}; }} || '
+            f'{{ eval "$("${{CONDA_EXE:-conda}}" shell.bash hook)" && conda activate {quote(job.conda)}; }} '
+            "|| "
             f"facet_fail {ENVIRONMENT_EXIT} {quote(f'conda environment {job.conda} could not be activated')}"
         )
     for name, value in job.variables.items():
@@ -109,12 +112,11 @@ def _environment(job: JobRequest) -> list[str]:
 
 def _enter_workdir(job: JobRequest) -> list[str]:
     path = absolute(job.workdir, field="workdir")
-    return [
-        f"cd -- {quote(path)} || facet_fail {WORKDIR_EXIT} {quote(f'cannot enter the working directory {path}')}"
-    ]
+    why = quote(f"cannot enter the working directory {path}")
+    return [f"cd -- {quote(path)} || facet_fail {WORKDIR_EXIT} {why}"]
 
 
-# --- the work ---------------------------------------------------------------------------------------------
+# --- the work -------------------------------------------------------------------------------------
 
 
 def _work(job: JobRequest) -> list[str]:
@@ -144,11 +146,10 @@ def _script_work(job: JobRequest, text: str) -> list[str]:
     command = " ".join(quote(each) for each in (*interpreter, path))
     return [
         f"facet_script={quote(path)}",
-        'facet_part=$(mktemp -- "$facet_script.XXXXXX") && cat >"$facet_part" <<'
-        f'\'{delimiter}\' && mv -f -- "$facet_part" "$facet_script" || '
-        f"facet_fail {ENVIRONMENT_EXIT} 'the script could not be written beside its output'",
+        f"{_WRITE_SCRIPT} <<'{delimiter}' || {_SCRIPT_FAILED}",
         body.removesuffix("\n"),
         delimiter,
+        f'mv -f -- "$facet_part" "$facet_script" || {_SCRIPT_FAILED}',
         _become(job, command),
     ]
 
@@ -216,7 +217,7 @@ def _contained(job: JobRequest, command: str) -> str:
             raise InvalidInput(f"no such container runtime: {runtime[:100]!r}", field="container_runtime")
 
 
-# --- checks -------------------------------------------------------------------------------------------------
+# --- checks ---------------------------------------------------------------------------------------
 
 
 def _unix_lines(text: str) -> str:

@@ -127,15 +127,14 @@ def _observe(row: Row) -> Observation:
 
 
 def _fold(parts: Sequence[Observation], ref: JobRef) -> Observation:
-    """Return the parts of one job as one observation; of several jobs with the key, the one that still lives."""
+    """Return the parts of one job as one; of several jobs with the key, the one that still lives."""
     by_job: dict[str, list[Observation]] = {}
     for part in parts:
         by_job.setdefault(_base_id(part.job_id), []).append(part)
     jobs = [_fold_parts(base, some) for base, some in by_job.items()]
     chosen = min(jobs, key=lambda job: (job.state in TERMINAL, -_number(job.job_id)))
-    is_part = ref.job_id is not None and not ref.job_id.isdigit()
     return chosen.model_copy(
-        update={"submit_key": ref.submit_key, "job_id": ref.job_id if is_part else chosen.job_id}
+        update={"submit_key": ref.submit_key, "job_id": ref.job_id or _base_id(chosen.job_id)}
     )
 
 
