@@ -136,7 +136,7 @@ def _fields(line: str, command: str) -> Mapping[str, str]:
                 f"{command} printed {word!r}, which is no Key=Value", command=command, line=line[:500]
             )
         fields.setdefault(key, value)
-    reason = re.match(r"\s+Reason=(.*)", tail, re.DOTALL)
+    reason = re.search(r"\sReason=(.*)", tail, re.DOTALL)
     if reason:
         stamps = list(_STAMP.finditer(reason[1]))
         text = reason[1][: stamps[-1].start()] if stamps else re.split(r"\s(?:Comment|Extra)=", reason[1])[0]

@@ -136,6 +136,31 @@ def test_private_data_hides_other_peoples_jobs() -> None:
     assert not read(BatchReply(replies=replies)).jobs_visible
 
 
+def test_a_user_without_a_name_gets_nobody_elses_associations() -> None:
+    replies = dict(full_reply().replies)
+    replies["user"] = Reply(name="user", rc=1, stderr="id: cannot find name for user ID 4711")
+
+    probe = read(BatchReply(replies=replies))
+
+    assert (probe.user, probe.associations) == (None, None)
+    assert probe.warnings == ("no associations: 'user' failed with exit status 1",)
+
+
+def test_the_memory_default_of_the_cluster_holds_where_a_partition_has_none() -> None:
+    partitions = read(full_reply()).partitions
+
+    assert partitions is not None
+    assert {p.def_mem_per_cpu_mib for p in partitions} == {1000}
+    assert {p.def_mem_per_node_mib for p in partitions} == {None}
+
+
+def test_a_warning_beside_a_whole_answer_does_no_harm() -> None:
+    said = "squeue: error: s_p_parse_file: unable to read optional.conf"
+    reply = Reply(name="queue", rc=0, stdout=queue_text({}), stderr=said)
+
+    assert len(read(live(queue=reply)).jobs) == 1
+
+
 def test_a_node_state_of_a_newer_slurm_is_shown_with_a_warning_and_never_used() -> None:
     probe = read(live(nodes=node_text(State="IDLE+QUARANTINED") + node_text("wg02", State="DREAMING")))
     nodes = by_name(probe.nodes)
