@@ -1,10 +1,10 @@
 """The federation at a glance, and one system in full."""
 
-from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpRequest, HttpResponse
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
+from portal.web.guard import signed_in
 from portal.web.presenters.one_system import system_page
 from portal.web.presenters.records import federation_page
 from portal.web.rendering import page
@@ -13,7 +13,7 @@ from portal.web.waits import expected_waits
 
 
 @require_safe
-@login_required
+@signed_in
 def federation_show(request: HttpRequest) -> HttpResponse:
     """Every system this user may see, with its free devices, queue and partitions."""
     now = timezone.now()
@@ -27,7 +27,7 @@ def federation_show(request: HttpRequest) -> HttpResponse:
 
 
 @require_safe
-@login_required
+@signed_in
 def system_show(request: HttpRequest, slug: str) -> HttpResponse:
     """One system: nodes, partitions, queue, limits, maintenance."""
     now = timezone.now()

@@ -3,7 +3,6 @@
 from dataclasses import dataclass, field
 from uuid import uuid4
 
-from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.utils import timezone
@@ -11,6 +10,7 @@ from django.views.decorators.http import require_http_methods, require_POST
 
 from orchestrator.services import tasks
 from portal.web.forms import TaskForm, field_of
+from portal.web.guard import signed_in
 from portal.web.presenters.from_decision import decision_view
 from portal.web.presenters.from_submission import draft_view, form_problems, form_values, problems_by_field
 from portal.web.presenters.submission import Draft, Preview, Problem
@@ -32,7 +32,7 @@ class Answer:
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
-@login_required
+@signed_in
 def task_new(request: HttpRequest) -> HttpResponse:
     """Show the form; with POST draft, preview or submit."""
     if request.method != "POST":
@@ -48,7 +48,7 @@ def task_new(request: HttpRequest) -> HttpResponse:
 
 
 @require_POST
-@login_required
+@signed_in
 def task_preview(request: HttpRequest) -> HttpResponse:
     """Answer only the preview beside the form."""
     answer = _ask(request, TaskForm(request.POST))
