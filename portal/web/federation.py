@@ -1,10 +1,10 @@
 """The federation at a glance, and one system in full."""
 
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import Http404, HttpResponse
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
-from portal.web.guard import signed_in
+from portal.web.guard import SignedInRequest, signed_in
 from portal.web.presenters.one_system import system_page
 from portal.web.presenters.records import federation_page
 from portal.web.rendering import page
@@ -14,7 +14,7 @@ from portal.web.waits import expected_waits
 
 @require_safe
 @signed_in
-def federation_show(request: HttpRequest) -> HttpResponse:
+def federation_show(request: SignedInRequest) -> HttpResponse:
     """Every system this user may see, with its free devices, queue and partitions."""
     now = timezone.now()
     shown = seen(request.user, now=now)
@@ -28,7 +28,7 @@ def federation_show(request: HttpRequest) -> HttpResponse:
 
 @require_safe
 @signed_in
-def system_show(request: HttpRequest, slug: str) -> HttpResponse:
+def system_show(request: SignedInRequest, slug: str) -> HttpResponse:
     """One system: nodes, partitions, queue, limits, maintenance."""
     now = timezone.now()
     shown = seen(request.user, now=now)

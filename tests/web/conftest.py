@@ -1,6 +1,7 @@
 """A federation in the database and browsers that are signed in to it."""
 
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
@@ -40,5 +41,5 @@ def browser(client: Client, mira: User) -> Client:
 
 
 @pytest.fixture(autouse=True)
-def _urls(settings) -> None:
+def _urls(settings: Any) -> None:
     settings.ROOT_URLCONF = "tests.web.urls"

@@ -64,16 +64,35 @@ def probe(gpu: str, *, free: int, now: datetime, pending: int = 1) -> Probe:
         for number in range(4)
     )
     running = QueueJob(
-        job_id="11", state=JobState.RUNNING, state_raw="RUNNING", user="mira", partitions=("gpu",), gpus=4, cpus=32,
-        nodes=1, node_names=("g1",), walltime_s=7200, start_at=now - timedelta(minutes=30), submit_at=now - timedelta(hours=1),
-    )  # fmt: skip
+        job_id="11",
+        state=JobState.RUNNING,
+        state_raw="RUNNING",
+        user="mira",
+        partitions=("gpu",),
+        gpus=4,
+        cpus=32,
+        nodes=1,
+        node_names=("g1",),
+        walltime_s=7200,
+        start_at=now - timedelta(minutes=30),
+        submit_at=now - timedelta(hours=1),
+    )
     waiting = tuple(
         QueueJob(
-            job_id=str(20 + number), state=JobState.QUEUED, state_raw="PENDING", user="kofi", partitions=("gpu",),
-            gpus=4, cpus=32, walltime_s=3600, reason="Priority", priority=100, submit_at=now - timedelta(minutes=5),
+            job_id=str(20 + number),
+            state=JobState.QUEUED,
+            state_raw="PENDING",
+            user="kofi",
+            partitions=("gpu",),
+            gpus=4,
+            cpus=32,
+            walltime_s=3600,
+            reason="Priority",
+            priority=100,
+            submit_at=now - timedelta(minutes=5),
         )
         for number in range(pending)
-    )  # fmt: skip
+    )
     return Probe(
         scheduler="slurm 24.11.5",
         taken_at=now,
