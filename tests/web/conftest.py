@@ -1,7 +1,6 @@
 """A federation in the database and browsers that are signed in to it."""
 
 from datetime import UTC, datetime
-from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
@@ -38,8 +37,3 @@ def browser(client: Client, mira: User) -> Client:
     """A browser in which mira is signed in."""
     client.force_login(mira)
     return client
-
-
-@pytest.fixture(autouse=True)
-def _urls(settings: Any) -> None:
-    settings.ROOT_URLCONF = "tests.web.urls"

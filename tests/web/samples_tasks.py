@@ -153,9 +153,7 @@ FINISHED = (
 def event(
     sequence: int, type_: str, minutes: int, summary: str, detail: str, look: str, icon: str
 ) -> tasks.EventRow:
-    return tasks.EventRow(
-        sequence, type_, ago(minutes=minutes), summary, detail, look, icon, HANDLE, "md-equil-041", ANVIL
-    )
+    return tasks.EventRow(sequence, type_, ago(minutes=minutes), summary, detail, look, icon, HANDLE, ANVIL)
 
 
 EVENTS = (
