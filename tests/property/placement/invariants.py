@@ -12,24 +12,17 @@ from hypothesis import strategies as st
 
 from federation.types import NodeView, ResourceRecord
 from orchestrator.envelope.types import Envelope, Policy, Range
-from orchestrator.placement import cache, choose, judge, plan, timeline, types
+from orchestrator.placement import cache, judge, plan, types
 from orchestrator.placement.place import place, reserve
 from orchestrator.placement.timeline import Need, NodeCounts, NodeSteps, NodeTimelines
 from orchestrator.placement.trace import decision_bytes
 from tests.property.placement.views import (
     MODEL,
     NOW,
-    bounds,
-    busy,
-    envelope,
     envelopes,
     federations,
-    mostly,
-    node,
-    pending,
     record,
     records,
-    running,
 )
 
 Place = tuple[str, str, str | None]
@@ -193,7 +186,7 @@ def _tie_key(request: Envelope, each: types.Candidate, views: list[ResourceRecor
     prefer = request.policy.prefer
     place_of = prefer.index(view.system) if view.system in prefer else len(prefer)
     late = each.estimates.runtime_s > each.shape.walltime_s
-    memory = 40_960 * each.shape.gpus
+    memory = (view.nodes[0].gpu_memory_mib or 0) * each.shape.gpus
     score = each.estimates.completion_s // 5
     return (late, score, share, (idle, memory), place_of, view.system, view.partition)
 
@@ -231,12 +224,18 @@ def a_reserved_choice_is_planned_behind(request: Envelope, views: list[ResourceR
         assert won.credit_left is None or spent[key] <= won.credit_left
 
 
+EDITABLE = {"wall_time_over_limit", "accelerator_type", "charge_over_cap", "nodes", "max_nodes", "max_gpus"}
+"""Codes that a change of the envelope always answers."""
+
+
 def unschedulable_tells_what_would_help(request: Envelope, views: list[ResourceRecord]) -> None:
     decision = decide(request, views)
     assert (decision.closest is None) == (decision.result == "placed")
     if decision.closest is not None:
         assert decision.closest.changes
         assert decision.closest.verified == all(c.field is not None for c in decision.closest.changes)
+        stated = [{failed.code for failed in each.rejections} for each in decision.candidates]
+        assert decision.closest.verified or not any(codes <= EDITABLE for codes in stated)
 
 
 # --- plan ----------------------------------------------------------------------------------------
@@ -318,7 +317,11 @@ def _free_together(planned: NodeTimelines, need: Need, duration: int, at: int) -
     count = 0
     for each in planned.nodes:
         steps = list(zip(each.times, each.cpus, each.memory_mib, each.gpus, strict=True))
-        active = [s for i, s in enumerate(steps) if s[0] < at + duration and (i + 1 == len(steps) or steps[i + 1][0] > at)]
+        active = [
+            s
+            for i, s in enumerate(steps)
+            if s[0] < at + duration and (i + 1 == len(steps) or steps[i + 1][0] > at)
+        ]
         count += all(c >= need.cpus and m >= need.memory_mib and g >= need.gpus for _, c, m, g in active)
     return count >= need.nodes
 

@@ -11,12 +11,10 @@ from typing import Any
 from orchestrator.placement import (
     cache,
     capacity,
-    charge,
     choose,
     judge,
     occupancy,
     place,
-    plan,
     relax,
     rules,
     sizing,
@@ -54,23 +52,36 @@ def _nothing(_healthy: Any) -> Any:
 
 def _keep_arrival_order(healthy: Any) -> Any:
     """Rank by score alone: equal scores keep the order of records."""
-    return lambda *args, **named: healthy(*args, **named)[:2]
+    return lambda *args, **named: (*healthy(*args, **named)[:2], *[0] * 8)
+
+
+def _score_ignored(healthy: Any) -> Any:
+    def key_of(*args: Any, **named: Any) -> Any:
+        key = healthy(*args, **named)
+        return (key[0], Decimal(0), 0, *key[3:])
+
+    return key_of
 
 
 def _sliding_window(_healthy: Any) -> Any:
-    """Pick within 5 s of the best seen before, instead of on the fixed grid."""
-    seen: list[int] = []
+    """Pick within 5 s of the best, instead of on the fixed grid."""
 
-    def grid(seconds: int) -> int:
-        best = min([*seen, seconds])
-        seen.append(seconds)
-        return best if seconds - best < choose.GRID_S else seconds
+    def order(items: Any, key: Any = None) -> list[Any]:
+        listed = sorted(items, key=key)
+        if not listed or not isinstance(listed[0], judge.Option):
+            return listed
+        best = min(option.estimates.completion_s for option in listed)
+        return sorted(listed, key=lambda o: (o.estimates.completion_s - best >= choose.GRID_S, *o.key[3:]))
 
-    return grid
+    return order
+
+
+def _reasons_lost(healthy: Any) -> Any:
+    return lambda **named: healthy(**{**named, "rejections": ()})
 
 
 def _records_as_given(_healthy: Any) -> Any:
-    return lambda records, key: list(records)
+    return lambda items, key=None: list(items)
 
 
 def _overcommitting_take(healthy: Any) -> Any:
@@ -187,19 +198,17 @@ MUTANTS = [
     Mutant("offline is fine", rules, "PLAIN_RULES", lambda r: r[1:], "only_feasible_is_chosen"),
     Mutant("wall time is not capped", rules, "wall_time", _nothing, "only_feasible_is_chosen"),
     Mutant("any accelerator will do", capacity, "type_matches", lambda _h: lambda kind, _w: kind.gpus > 0, "only_feasible_is_chosen"),
-    Mutant("nodes that are down count", capacity, "node_kinds", lambda h: lambda nodes: h([replace(n, is_up=True) for n in nodes]), "only_feasible_is_chosen"),
-    Mutant("reasons are dropped", judge, "_nothing_left", lambda _h: lambda *_a: (), "every_candidate_is_feasible_or_explained"),
-    Mutant("rules say nothing", judge, "failures", _nothing, "every_candidate_is_feasible_or_explained"),
+    Mutant("the trace loses its reasons", place, "Candidate", _reasons_lost, "every_candidate_is_feasible_or_explained"),
     Mutant("more CPUs than asked", sizing, "targets", _always_above, "size_stays_in_bounds"),
     Mutant("limits are not kept", sizing, "limit_codes", _nothing, "size_stays_in_bounds"),
     Mutant("the charge is not computed", sizing, "charge_for", _free, "charge_stays_in_credit"),
     Mutant("exclusive nodes are charged by share", sizing, "charge_for", _charge_shared, "charge_stays_in_credit"),
     Mutant("credit is unlimited", sizing, "credit_for", lambda _h: lambda *_a: None, "charge_stays_in_credit"),
     Mutant("caps are ignored", sizing, "cap_for", lambda _h: lambda *_a: None, "charge_stays_in_credit"),
-    Mutant("a sliding window", choose, "grid", _sliding_window, "removing_a_loser_keeps_the_winner"),
+    Mutant("a sliding window", place, "sorted", _sliding_window, "removing_a_loser_keeps_the_winner"),
     Mutant("no rounding to even shares", sizing, "lay_out", _exact_minimum_only, "a_looser_request_never_loses_a_placement"),
     Mutant("more nodes are refused", rules, "capacity", _more_is_worse, "more_resources_never_lose_a_placement"),
-    Mutant("the score is ignored", judge, "key_of", _without_key_part(1), "nothing_feasible_scores_better"),
+    Mutant("the score is ignored", judge, "key_of", _score_ignored, "nothing_feasible_scores_better"),
     Mutant("no tie-break by credit", judge, "key_of", _without_key_part(4), "equal_scores_are_settled_by_the_ties"),
     Mutant("no tie-break by waste", judge, "key_of", _without_key_part(5), "equal_scores_are_settled_by_the_ties"),
     Mutant("no tie-break by preference", judge, "key_of", _without_key_part(6), "equal_scores_are_settled_by_the_ties"),
@@ -220,5 +229,3 @@ MUTANTS = [
     Mutant("idle nodes are late", occupancy, "_shared_steps", lambda h: lambda n, r, u: h(n, r, u) if r else [(0, 0, 0, 0), (9_000, n.cpus, 1 << 50, n.gpus)], "fewer_running_jobs_never_delay"),
 ]  # fmt: skip
 """The long lines are a table: what is broken, where, how, and who notices."""
-
-_ = plan, charge

@@ -18,6 +18,7 @@ def test_the_mutant_dies(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> Non
         deadline=None,
         max_examples=400,
         derandomize=True,
+        report_multiple_bugs=False,
         database=None,
         phases=[Phase.generate],
         suppress_health_check=list(HealthCheck),
