@@ -23,12 +23,19 @@ def test_the_mutant_dies(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> Non
         phases=[Phase.generate],
         suppress_health_check=list(HealthCheck),
     )
-    @given(st.tuples(*invariant.arguments))
+    @given(st.just(mutant.witness) if mutant.witness else st.tuples(*invariant.arguments))
     def holds(arguments: tuple[object, ...]) -> None:
         invariant.claim(*arguments)
 
     with pytest.raises((AssertionError, ExceptionGroup)):
         holds()
+
+
+@pytest.mark.parametrize("mutant", [m for m in MUTANTS if m.witness], ids=lambda mutant: mutant.name)
+def test_the_healthy_code_passes_on_the_witness(mutant: Mutant) -> None:
+    assert mutant.witness is not None
+
+    INVARIANTS[mutant.killer].claim(*mutant.witness)
 
 
 def test_every_invariant_has_killed_a_mutant() -> None:
