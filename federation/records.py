@@ -65,6 +65,7 @@ def _record(
         is_exclusive=declared.exclusive if declared.exclusive is not None else bool(live and live.exclusive),
         limits=limits,
         own_priority=_own_priority(prepared.probe, access, partition.name),
+        user=access.remote_user,
         maintenance=partition.maintenance,
         containers=profile.containers,
         software=profile.software or {},

@@ -43,6 +43,8 @@ def _latencies(tick: int) -> PlacementModel:
     learned = list(rows)
     for system, partition, predicted, submitted_at, started_at in reversed(learned):
         basis = predicted.get("wait") or {}
+        if started_at is None or submitted_at is None:
+            continue
         if basis.get("class") in ("certain", "risky"):
             key = (system, partition, bool(basis.get("somebody_ahead")), bool(basis.get("fits_now")))
             model = model.with_start(key, (started_at - submitted_at).total_seconds())
@@ -70,4 +72,5 @@ def _runs(user: AbstractBaseUser, kind: str) -> tuple[RuntimeSample, ...]:
             runtime_s=(ended_at - started_at).total_seconds(), gpus=shape["gpus"], cpus=shape["cpus"]
         )
         for shape, started_at, ended_at in rows
+        if started_at is not None and ended_at is not None
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
+from typing import TypeVar
 
 import pgtrigger
 from django.conf import settings
@@ -29,7 +30,10 @@ def _choices(states: type[StrEnum]) -> list[tuple[str, str]]:
     return [(state.value, state.value) for state in states]
 
 
-def _only_legal_moves(name: str, moves: Mapping[StrEnum, frozenset[StrEnum]]) -> pgtrigger.FSM:
+S = TypeVar("S", bound=StrEnum)
+
+
+def _only_legal_moves(name: str, moves: Mapping[S, frozenset[S]]) -> pgtrigger.FSM:
     return pgtrigger.FSM(name=name, field="state", transitions=list(pairs(moves)))
 
 

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from django.contrib.auth.models import AbstractBaseUser
 from django.db.models import Count, Q, QuerySet
 
-from federation.models import Event
+from federation.models import Connection, Event
 from orchestrator.continuation import next_actions
 from orchestrator.lifecycle import Cause, TaskState
 from orchestrator.models import Attempt, Decision, Envelope, Group, Manifest, Task, Transfer
@@ -70,16 +70,15 @@ def events(user: AbstractBaseUser) -> QuerySet[Event]:
     return (
         Event.objects.filter(
             Q(user_id=user.pk)
-            | Q(user_id__isnull=True, system__in=_connected(user))
+            | Q(
+                user_id__isnull=True,
+                system__in=Connection.objects.filter(user_id=user.pk).values("system__slug"),
+            )
             | Q(user_id__isnull=True, system="")
         )
         .filter(position__isnull=False)
         .select_related("position")
     )
-
-
-def _connected(user: AbstractBaseUser) -> QuerySet[object]:
-    return user.connections.values("system__slug")  # type: ignore[attr-defined,no-any-return]  # reverse name
 
 
 def events_after(

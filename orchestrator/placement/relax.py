@@ -256,7 +256,7 @@ def _drop_from_list(envelope: Envelope, failed: Rejection) -> Edit | None:
             listed = getattr(envelope, name)
             kept = tuple(each for each in listed if f"{each.name} {each.version or ''}".strip() != word)
             if len(kept) < len(listed):
-                label = f"{name}.{word.split()[0]}"
+                label = f"{name}.{word.split(maxsplit=1)[0]}"
                 return _edit(envelope, name, kept, change=(word, None), cost=WORD_COST, label=label)
     names = {"network_missing": "network", "filesystem_missing": "filesystem"}
     if failed.code in names:

@@ -49,7 +49,9 @@ def targets(envelope: Envelope) -> list[Target]:
         base = max(gpus.min, 1)
         for count in doublings(gpus):
             scale = max(count, 1)
-            sizes.append(Target(count, _scaled(cpus, scale, base), _scaled(memory, scale, base) if memory else None))
+            sizes.append(
+                Target(count, _scaled(cpus, scale, base), _scaled(memory, scale, base) if memory else None)
+            )
     elif not cpus.is_fixed:
         base = max(cpus.min, 1)
         for count in doublings(cpus):

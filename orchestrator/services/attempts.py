@@ -16,6 +16,7 @@ from orchestrator.models import Attempt, Task
 from orchestrator.observation import Fold
 from orchestrator.services.manifests import keep_manifest
 from orchestrator.services.moves import attempt_event, move_attempt, move_task, task_event
+from orchestrator.services.replacement import next_comparison
 from orchestrator.settlement import cost_of
 from providers.types import FileEntry, SubmitResult
 
@@ -132,7 +133,12 @@ def _task_follows(attempt: Attempt, *, now: datetime) -> list[Happening]:
         return []
     if target not in TASK_MOVES[TaskState(task.state)]:
         return []
-    move_task(task, target, now=now, reason=attempt.reason_explained)
+    due_at = (
+        next_comparison(task, attempt, now=now)
+        if target in (TaskState.SUBMITTED, TaskState.PENDING)
+        else None
+    )
+    move_task(task, target, now=now, reason=attempt.reason_explained, due_at=due_at)
     where = f"{attempt.system.slug}/{attempt.partition}"
     if target is TaskState.SUBMITTED:
         return [

@@ -1,27 +1,37 @@
 """Placing a task: read the federation, decide, keep the decision, plan the attempt. Touches no site."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from decimal import Decimal
 
 from django.contrib.auth.models import AbstractBaseUser
+from pydantic import ValidationError
 
 from federation import charges
 from federation.handles import new_handle
 from federation.ledger import Happening
 from federation.models import Connection, System
 from federation.selectors import records_for
+from federation.types import ResourceRecord
 from orchestrator.continuation import next_actions
 from orchestrator.envelope.types import Envelope as EnvelopeValue
 from orchestrator.envelope.types import Range
 from orchestrator.experience import placement_model
-from orchestrator.lifecycle import TaskState
+from orchestrator.lifecycle import ATTEMPT_MOVES, TaskState, terminal_states
 from orchestrator.models import Attempt, Decision, Task
-from orchestrator.placement.place import place
+from orchestrator.placement.cache import PlanCache
+from orchestrator.placement.estimate import Work
+from orchestrator.placement.place import place, reserve
 from orchestrator.placement.types import Decision as DecisionValue
 from orchestrator.placement.types import Selected
 from orchestrator.services.moves import move_task, task_event
 
+ENDED = [state.value for state in terminal_states(ATTEMPT_MOVES)]
+_FAILED_HERE = "an earlier attempt of this task failed here"
+_IN_FLIGHT = 200
+"""Newest placed attempts that a decision looks at beyond the snapshots."""
 PICKED_UP_WITHIN = timedelta(seconds=10)
 """A planned attempt that no dispatcher took by then is handed out again by the control cycle."""
 LOOK_AGAIN_AFTER = timedelta(seconds=60)
@@ -46,15 +56,66 @@ def decide(
     avoid: frozenset[tuple[str, str, str]] = frozenset(),
     kind: str = "",
 ) -> DecisionValue:
-    """Return the decision over this user's records now; nothing is kept."""
-    records = tuple(record for record in records_for(user, now=now) if record.key not in avoid)
+    """Return the decision over this user's records now; nothing is kept.
+
+    `avoid` names places (system, partition, account) that an earlier attempt found wanting.
+    """
+    records = tuple(
+        replace(record, blocked=_FAILED_HERE) if record.key in avoid else record
+        for record in records_for(user, now=now)
+    )
     return place(
         envelope,
         records,
         now=now,
         model=placement_model(user, kind=kind, now=now),
+        cache=in_flight(records),
+        work=Work(kind=kind or None),
         exclude_systems=tuple(exclude_systems),
     )
+
+
+def in_flight(records: Sequence[ResourceRecord]) -> PlanCache:
+    """Return a plan that already holds what we placed since each system's snapshot was taken.
+
+    Without it, everything submitted between two probes would be sent to the same free GPU.
+    """
+    cache = PlanCache()
+    places = {(record.system, record.partition): record for record in reversed(records)}
+    taken = {record.system: record.observed_at for record in records if record.observed_at is not None}
+    if not taken:
+        return cache
+    rows = (
+        Attempt.objects.filter(planned_at__gt=min(taken.values()))
+        .exclude(state__in=ENDED)
+        .select_related("decision", "task__envelope", "system")
+        .order_by("-id")[:_IN_FLIGHT]
+    )
+    for attempt in reversed(rows):
+        record = places.get((attempt.system.slug, attempt.partition))
+        observed_at = taken.get(attempt.system.slug)
+        if record is None or observed_at is None or attempt.planned_at <= observed_at:
+            continue
+        envelope = EnvelopeValue.model_validate(attempt.task.envelope.body)
+        with suppress(LookupError, ValidationError):  # the partition may have changed since
+            reserve(cache, _as_if_here(attempt, record), envelope=envelope, records=records)
+    return cache
+
+
+def _as_if_here(attempt: Attempt, record: ResourceRecord) -> DecisionValue:
+    """Return an attempt's decision as one of these records, without charge: that is reserved already."""
+    value = DecisionValue.model_validate(attempt.decision.body)
+    assert value.selected is not None  # noqa: S101  # attempts are made from placed decisions
+    estimates = value.selected.estimates
+    free = estimates.charge.model_copy(update={"amount": Decimal(0)})
+    selected = value.selected.model_copy(
+        update={
+            "account": record.account,
+            "qos": record.qos,
+            "estimates": estimates.model_copy(update={"charge": free}),
+        }
+    )
+    return value.model_copy(update={"selected": selected})
 
 
 def keep(value: DecisionValue, *, user_id: int, task: Task | None, purpose: str, now: datetime) -> Decision:

@@ -10,24 +10,23 @@ from typing import Any
 from django.contrib.auth.models import AbstractBaseUser
 from django.db import IntegrityError, transaction
 
-from federation import charges
 from federation.handles import new_handle
 from federation.ledger import record
 from federation.models import System
 from orchestrator.doorbell import ring
 from orchestrator.envelope.types import Envelope as EnvelopeValue
 from orchestrator.envelope.validate import read_envelope
-from orchestrator.lifecycle import ATTEMPT_MOVES, TASK_MOVES, AttemptState, Cause, TaskState, is_terminal
-from orchestrator.models import Attempt, Task
+from orchestrator.lifecycle import TASK_MOVES, AttemptState, Cause, TaskState, is_terminal
+from orchestrator.models import Task
 from orchestrator.placement.types import Decision as DecisionValue
+from orchestrator.services.cancelling import ask_to_cancel, end_unsent, open_attempts
 from orchestrator.services.envelopes import Understood, keep_envelope, understand
-from orchestrator.services.moves import attempt_event, move_attempt, move_task, task_event
+from orchestrator.services.moves import attempt_event, move_task, task_event
 from orchestrator.services.placing import LOOK_AGAIN_AFTER, Placed, decide, place_task
+from orchestrator.services.replacement import reconsider
 from orchestrator.task_input import TaskInput, stored
 from providers.errors import Conflict, InvalidInput, NotFound
 from providers.reading import nearest, read
-
-CANCEL_AGAIN_AFTER_S = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,41 +176,15 @@ def cancel_task(user: AbstractBaseUser, handle: object, *, actor: str, now: date
         return task
     Task.objects.filter(pk=task.pk).update(cancel_requested_at=now, updated_at=now)
     task.cancel_requested_at = now
-    waiting = [attempt for attempt in _open_attempts(task) if not _end_unsent(attempt, now=now)]
+    waiting = [attempt for attempt in open_attempts(task) if not end_unsent(attempt, now=now)]
     for attempt in waiting:
-        _ask_to_cancel(attempt, "user", now=now)
+        ask_to_cancel(attempt, "user", now=now)
     if not waiting:
         move_task(
             task, TaskState.CANCELLED, now=now, cause=Cause.CANCELLED_BY_USER, reason="Cancelled as asked."
         )
         record([task_event(task, "task.cancelled", f"{task.name} cancelled", actor=actor)], now=now)
     return task
-
-
-def _open_attempts(task: Task) -> list[Attempt]:
-    ended = [state.value for state in ATTEMPT_MOVES if is_terminal(ATTEMPT_MOVES, state)]
-    rows = task.attempts.select_for_update(no_key=True, of=("self",)).select_related("system", "task__group")
-    return list(rows.exclude(state__in=ended).order_by("number"))
-
-
-def _end_unsent(attempt: Attempt, *, now: datetime, target: AttemptState = AttemptState.CANCELLED) -> bool:
-    """End an attempt of which the site knows nothing yet; return whether that was so."""
-    if attempt.state != AttemptState.PLANNED:
-        return False
-    cause = Cause.CANCELLED_BY_USER if target is AttemptState.CANCELLED else None
-    move_attempt(attempt, target, now=now, cause=cause, cancel_requested_at=now)
-    charges.release(attempt=attempt.handle, now=now)
-    return True
-
-
-def _ask_to_cancel(attempt: Attempt, reason: str, *, now: datetime) -> None:
-    Attempt.objects.filter(pk=attempt.pk, cancel_requested_at=None).update(
-        cancel_requested_at=now, cancel_reason=reason
-    )
-    # A dispatching attempt is looked at when its answer is in; the others now.
-    Attempt.objects.filter(pk=attempt.pk).exclude(state=AttemptState.DISPATCHING).update(due_at=now)
-    system_id = attempt.system_id
-    transaction.on_commit(lambda: ring("control_system", system_id))
 
 
 @transaction.atomic
@@ -269,12 +242,12 @@ def _may_replan(task: Task) -> None:
 def _supersede(task: Task, *, now: datetime) -> bool:
     """Ask the open attempts to give way; return whether the site must confirm that first."""
     waits = False
-    for attempt in _open_attempts(task):
-        if _end_unsent(attempt, now=now, target=AttemptState.SUPERSEDED):
+    for attempt in open_attempts(task):
+        if end_unsent(attempt, now=now, target=AttemptState.SUPERSEDED):
             summary = f"attempt {attempt.number} gives way before it was sent"
             record([attempt_event(attempt, "attempt.superseded", summary)], now=now)
         elif attempt.cancel_requested_at is None:
-            _ask_to_cancel(attempt, "superseded", now=now)
+            ask_to_cancel(attempt, "superseded", now=now)
             waits = True
         else:
             waits = True
@@ -297,14 +270,19 @@ def advance_task(task_id: int, *, now: datetime) -> None:
         .filter(pk=task_id)
         .first()
     )
-    if task is None or TaskState(task.state) not in (TaskState.PLACING, TaskState.UNSCHEDULABLE):
+    if task is None or task.due_at is None or task.due_at > now or task.cancel_requested_at is not None:
         return
-    if task.due_at is None or task.due_at > now or task.cancel_requested_at is not None:
+    state = TaskState(task.state)
+    if state in (TaskState.SUBMITTED, TaskState.PENDING):
+        reconsider(task, now=now)
         return
-    if _open_attempts(task):
+    if state not in (TaskState.PLACING, TaskState.UNSCHEDULABLE):
         Task.objects.filter(pk=task.pk).update(due_at=None)
         return
-    if TaskState(task.state) is TaskState.UNSCHEDULABLE and not _has_room(task, now=now):
+    if open_attempts(task):
+        Task.objects.filter(pk=task.pk).update(due_at=None)
+        return
+    if state is TaskState.UNSCHEDULABLE and not _has_room(task, now=now):
         return
     _place_again(task, purpose=task.plan.get("purpose", "retry"), now=now)
 

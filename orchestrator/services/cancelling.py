@@ -1,0 +1,39 @@
+"""Ending attempts on request: at once where the site knows nothing of them, else by the control cycle."""
+
+from datetime import datetime
+
+from django.db import transaction
+
+from federation import charges
+from orchestrator.doorbell import ring
+from orchestrator.lifecycle import AttemptState, Cause
+from orchestrator.models import Attempt, Task
+from orchestrator.services.moves import move_attempt
+from orchestrator.services.placing import ENDED
+
+
+def open_attempts(task: Task) -> list[Attempt]:
+    """Return the attempts that have not ended, locked, oldest first."""
+    rows = task.attempts.select_for_update(no_key=True, of=("self",)).select_related("system", "task__group")
+    return list(rows.exclude(state__in=ENDED).order_by("number"))
+
+
+def end_unsent(attempt: Attempt, *, now: datetime, target: AttemptState = AttemptState.CANCELLED) -> bool:
+    """End an attempt of which the site knows nothing yet; return whether that was so."""
+    if attempt.state != AttemptState.PLANNED:
+        return False
+    cause = Cause.CANCELLED_BY_USER if target is AttemptState.CANCELLED else None
+    move_attempt(attempt, target, now=now, cause=cause, cancel_requested_at=now)
+    charges.release(attempt=attempt.handle, now=now)
+    return True
+
+
+def ask_to_cancel(attempt: Attempt, reason: str, *, now: datetime) -> None:
+    """Have the control cycle cancel a job; `reason` is user, superseded or deadline, the first one stays."""
+    Attempt.objects.filter(pk=attempt.pk, cancel_requested_at=None).update(
+        cancel_requested_at=now, cancel_reason=reason
+    )
+    # A dispatching attempt is looked at when its answer is in; the others now.
+    Attempt.objects.filter(pk=attempt.pk).exclude(state=AttemptState.DISPATCHING).update(due_at=now)
+    system_id = attempt.system_id
+    transaction.on_commit(lambda: ring("control_system", system_id))

@@ -1,0 +1,87 @@
+"""Moving waiting work to where it would end earlier, by a margin that keeps moves few."""
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+from federation.ledger import record
+from orchestrator.envelope.types import Envelope as EnvelopeValue
+from orchestrator.models import Attempt, Task
+from orchestrator.placement.choose import is_strictly_better
+from orchestrator.placement.types import Decision as DecisionValue
+from orchestrator.services.cancelling import ask_to_cancel
+from orchestrator.services.moves import attempt_event
+from orchestrator.services.placing import decide
+
+MAX_MOVES = 3
+_LOOKS_AFTER_S = (300, 600, 1800, 3600, 7200, 14_400)
+"""Seconds after the submission at which a waiting attempt is compared with others; then every 4 h."""
+
+
+def next_comparison(task: Task, attempt: Attempt, *, now: datetime) -> datetime | None:
+    """Return when to compare next; None when the task may not move any more."""
+    wanted: Mapping[str, Any] = task.spec["replacement"]
+    if not wanted["enabled"] or task.replacements >= MAX_MOVES or attempt.submitted_at is None:
+        return None
+    for after_s in _LOOKS_AFTER_S:
+        at = attempt.submitted_at + timedelta(seconds=after_s)
+        if at > now:
+            return at
+    return now + timedelta(seconds=_LOOKS_AFTER_S[-1])
+
+
+def reconsider(task: Task, *, now: datetime) -> bool:
+    """Ask the accepted attempt to give way when another placement beats it by the margin; return whether."""
+    attempt = task.attempt
+    if attempt is None or attempt.cancel_requested_at is not None:
+        Task.objects.filter(pk=task.pk).update(due_at=None)
+        return False
+    value = decide(
+        task.user,
+        EnvelopeValue.model_validate(task.envelope.body),
+        now=now,
+        exclude_systems=task.excluded_systems,
+        kind=task.kind,
+    )
+    current_s = _remaining_s(attempt, value, now=now)
+    best = value.selected
+    moves = (
+        best is not None
+        and (best.system, best.partition) != (attempt.system.slug, attempt.partition)
+        and is_strictly_better(
+            current_s, best.estimates.completion_s, min_gain_s=task.spec["replacement"]["min_gain_s"]
+        )
+    )
+    Task.objects.filter(pk=task.pk).update(due_at=next_comparison(task, attempt, now=now))
+    if not moves or best is None:
+        return False
+    gain_s = current_s - best.estimates.completion_s
+    summary = (
+        f"{task.name} would end {gain_s} s earlier on {best.system}/{best.partition}; "
+        f"job {attempt.job_id} on {attempt.system.slug} is asked to give way"
+    )
+    data = {"current_s": current_s, "other_s": best.estimates.completion_s, "other": best.system}
+    record([attempt_event(attempt, "attempt.moved", summary, data=data)], now=now)
+    ask_to_cancel(attempt, "superseded", now=now)
+    return True
+
+
+def _remaining_s(attempt: Attempt, value: DecisionValue, *, now: datetime) -> int:
+    """Return the seconds to the expected end of a waiting attempt where it is.
+
+    A waiting job is never later than a fresh one at the same place; where the place is no longer listed as
+    feasible for fresh work, what the scheduler expects for this job counts, else what was predicted.
+    """
+    predicted = attempt.predicted
+    run_s = int(predicted["completion_s"]) - int(predicted["wait_s"]["p50"])
+    known: list[int] = []
+    if attempt.expected_start_at is not None:
+        known.append(max(0, round((attempt.expected_start_at - now).total_seconds())) + run_s)
+    for candidate in value.candidates:
+        here = (candidate.system, candidate.partition, candidate.account or "")
+        if here == (attempt.system.slug, attempt.partition, attempt.account) and candidate.estimates:
+            known.append(candidate.estimates.completion_s)
+    if not known:
+        waited_s = (now - attempt.planned_at).total_seconds()
+        known.append(max(0, round(predicted["wait_s"]["p90"] - waited_s)) + run_s)
+    return min(known)
