@@ -14,8 +14,11 @@ from providers.dialects.slurm.dialect import SlurmDialect
 from providers.links.local import LocalLink
 from providers.sandbox.slurm.setup import ANVIL, DELTA, DELTAAI, VISTA, create, env
 from providers.sandbox.slurm.spec import ClusterSpec
+from providers.sandbox.slurm.store import Store
+from providers.sandbox.slurm.text import hosts
 from providers.types import JobRef, JobRequest, JobState
 from tests.unit.sandbox.conftest import Site, eventually
+from tests.unit.sandbox.test_scheduler import job
 
 
 def link(directory: Path, user: str) -> LocalLink:
@@ -38,14 +41,8 @@ def test_a_full_probe_reads_every_ready_cluster(tmp_path: Path, spec: ClusterSpe
         account.lower() for account, users in spec.accounts.items() if "alice" in users
     }
     total = sum(pool.total for node in seen.nodes for pool in node.gpus)
-    assert total == sum(count * len(expanded(group.hosts)) for group in spec.nodes for _, count in group.gpus)
+    assert total == sum(count * len(hosts(group.hosts)) for group in spec.nodes for _, count in group.gpus)
     assert sum(job.state == JobState.RUNNING for job in seen.jobs) > 5
-
-
-def expanded(text: str) -> list[str]:
-    from providers.sandbox.slurm.text import hosts
-
-    return hosts(text)
 
 
 def test_the_crowds_have_the_published_shape(tmp_path: Path) -> None:
@@ -88,7 +85,7 @@ def test_a_job_is_submitted_observed_and_cancelled_through_the_dialect(site: Sit
     refs, began = [], datetime.now(UTC) - timedelta(minutes=1)
     for key, command in (("facet-good", "echo done"), ("facet-bad", "exit 3"), ("facet-long", "sleep 300")):
         result = dialect.read_submit(way.run(dialect.submit(request(site, key, shell_command=command))))
-        assert (result.outcome, result.said) == ("accepted", result.said)
+        assert result.outcome == "accepted", result.said
         refs.append(JobRef(submit_key=key, job_id=result.job_id, submitted_at=datetime.now(UTC)))
 
     def states() -> dict[str, JobState]:
@@ -105,9 +102,6 @@ def test_a_job_is_submitted_observed_and_cancelled_through_the_dialect(site: Sit
 
 
 def test_a_call_is_quick_with_a_thousand_jobs_waiting(site: Site) -> None:
-    from providers.sandbox.slurm.store import Store
-    from tests.unit.sandbox.test_scheduler import job
-
     store, now = Store(str(site.directory)), int(time.time())
     with store.change(now) as cluster:
         for number in range(1000):

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from providers.sandbox.slurm.controller import read_mark
+from providers.sandbox.slurm.store import Store
 from tests.unit.sandbox.conftest import Site, eventually
 
 
@@ -71,8 +72,6 @@ def test_the_time_limit_ends_a_job_and_its_children(site: Site) -> None:
 
 def with_less_time(site: Site, job: str) -> None:
     """Move the start of a job back, so that its minute is nearly over."""
-    from providers.sandbox.slurm.store import Store
-
     store = Store(str(site.directory))
     with store.change(time.time()) as cluster:
         for each in cluster.jobs:
@@ -191,7 +190,9 @@ def test_a_job_whose_step_process_is_killed_is_requeued_and_its_orphans_end(site
 
     os.kill(int(str(read_mark(str(mark))["pid"])), signal.SIGKILL)
 
-    site_sees = lambda: site.ask("sacct", "-nXPDj", job, "-o", "State").split()  # noqa: E731
+    def site_sees() -> list[str]:
+        return site.ask("sacct", "-nXPDj", job, "-o", "State").split()
+
     eventually(site_sees, lambda states: states[0] == "NODE_FAIL")
     orphan = int((site.work / "pids").read_text().split()[0])
     eventually(lambda: Path(f"/proc/{orphan}").exists(), lambda there: not there)

@@ -6,8 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from providers.sandbox.slurm.engine import advance, fail_node, finish, schedule
+from providers.sandbox.slurm.engine import Pass, advance, fail_node, finish, schedule
 from providers.sandbox.slurm.model import Assoc, Cluster, Job, Qos, Reservation
+from providers.sandbox.slurm.packing import place
+from providers.sandbox.slurm.setup import populate
 from providers.sandbox.slurm.spec import DELTA, DELTAAI, build
 from tests.unit.sandbox.conftest import SMALL
 
@@ -107,17 +109,15 @@ def test_no_node_is_ever_given_away_twice(jobs: list[Job], steps: list[int], bro
 
 @settings(max_examples=40, deadline=None)
 @given(jobs=JOBS)
-def test_a_fitting_job_with_nobody_ahead_does_not_wait(jobs: list[Job]) -> None:
-    """Whatever waits for resources could not be placed beside what runs."""
+def test_the_first_in_the_queue_waits_only_when_it_does_not_fit(jobs: list[Job]) -> None:
     made = cluster(*jobs)
     schedule(made, NOW)
-    waiting = [each for each in made.jobs if each.reason == "Resources"]
-    for each in waiting:
-        part = made.partitions[each.partition]
-        held = made.used()
-        whole = [n for n in part.nodes if not held[n].jobs]
-        assert len(whole) < each.nodes or each.tasks or each.cpus / each.nodes > 16 or len(waiting) >= 1
-        assert not (len(whole) == len(part.nodes) and each is waiting[0] and len(waiting) == 1)
+    waiting = sorted((each for each in made.jobs if each.state == "PENDING"), key=Pass(made, NOW)._rank)
+
+    for first in waiting[:1]:
+        part = made.partitions[first.partition]
+        assert place(made, first, part, made.used(), NOW, {}) is None
+        assert first.reason in {"Resources", "Nodes_required_for_job_are_DOWN"}
 
 
 def test_a_small_short_job_slips_in_front_of_a_planned_one_without_delaying_it() -> None:
@@ -233,8 +233,6 @@ def test_a_pass_over_a_thousand_waiting_jobs_takes_a_moment() -> None:
 
 
 def test_equal_seeds_make_equal_crowds() -> None:
-    from providers.sandbox.slurm.setup import populate
-
     def crowd(seed: int) -> list[dict[str, object]]:
         made = build(DELTAAI, NOW)
         populate(made, DELTAAI, seed=seed, now=NOW)
