@@ -60,6 +60,7 @@ def requeue(cluster: Cluster, job: Job, cause: str, now: int) -> None:
     job.last_gpus = held_gpus(cluster, job)
     job.alloc, job.batch_host, job.partition = {}, "", job.partitions[0]
     job.restarts += 1
+    job.submit = now  # as Slurm does: a requeue is a new submission under the old id
     job.begin = job.eligible = now + cluster.requeue_delay
     cluster.touch(job)
 

@@ -199,12 +199,18 @@ def _chosen(call: Call, given: Options, cluster: Cluster) -> list[Job]:
     else:
         rows = [job for job in call.store.history(since, until) if not _unseen(job)]
     rows = [job for job in rows if _wanted(job, given, call)]
+    rows.sort(key=lambda job: (job.array or job.id, _task(job), job.submit, job.start or job.submit, job.live))
     if given.has("duplicates"):
         return rows
     newest: dict[tuple[int, str], Job] = {}
     for job in rows:
         newest[job.id, job.shown_id] = job
-    return sorted(newest.values(), key=lambda job: (job.array or job.id, job.id, job.key))
+    return list(newest.values())
+
+
+def _task(job: Job) -> int:
+    """Return the task's index; the rest of an array comes last."""
+    return 2**31 if job.tasks else job.task
 
 
 def _unseen(job: Job) -> bool:

@@ -17,7 +17,7 @@ from providers.sandbox.slurm.text import clock, host_list, memory, ranges, span
 LONGS = {
     "account": NEEDS, "all": NONE, "array": NONE, "cluster": NEEDS, "clusters": NEEDS, "format": NEEDS,
     "Format": NEEDS, "jobs": MAY, "long": NONE, "me": NONE, "name": NEEDS, "noheader": NONE,
-    "nodelist": NEEDS, "partition": NEEDS, "qos": NEEDS, "sort": NEEDS, "start": NONE, "states": MAY,
+    "nodelist": NEEDS, "partition": NEEDS, "qos": NEEDS, "sort": NEEDS, "start": NONE, "states": NEEDS,
     "user": NEEDS, "users": NEEDS, "hide": NONE, "priority": NONE, "version": NONE,
 }  # fmt: skip
 SHORTS = {
@@ -159,6 +159,8 @@ def run(call: Call) -> int:
     if given.has("version"):
         call.say(f"slurm-wlm {call.store.read(call.now).version}")
         return 0
+    if given.rest and given.has("jobs") and not given.get("jobs"):
+        given.values["jobs"] = given.rest.pop(0)  # `-j 12`: getopt leaves an optional argument behind
     if given.rest:
         raise Refused(f"squeue: error: Unrecognized option: {given.rest[0]}\nUsage: squeue [OPTIONS]")
     cluster = call.store.read(call.now)

@@ -234,7 +234,7 @@ def job(cells: list[str], wide: dict[str, list[str]], held: dict, *, now: int) -
         held="user" if priority == "0" else "",
         base_priority=int(priority) - waited,
         dependency="" if dependency == "(null)" else re.sub(r"\(\w+\)", "", dependency),
-        comment="" if wide[raw][-2] == "(null)" else wide[raw][-2],
+        comment="|".join(wide[raw][27:-1]).replace("(null)", ""),
         alloc=held.get(int(raw), {}) if running else {},
         background=True,
         runtime=10**9,
@@ -243,5 +243,8 @@ def job(cells: list[str], wide: dict[str, list[str]], held: dict, *, now: int) -
         words = gres.split(":")
         made.gpus_node, made.gpu_type = int(words[-1]), words[2] if len(words) == 4 else ""
     if not running:
+        total = re.search(r"mem=([^,]+)", wide[raw][19])
+        if total and total[1] == mem and made.cpus > 1:
+            made.mem_cpu, made.mem_node = 0, read_memory(mem)
         made.last_gpus = {kind: int(count) for kind, count in re.findall(r"gres/gpu:(\w+)=(\d+)", wide[raw][19])}
     return made
