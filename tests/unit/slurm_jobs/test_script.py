@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from providers.dialects.slurm.script import ENVIRONMENT_EXIT, WORKDIR_EXIT, quote, render_script, split_script
@@ -264,18 +264,8 @@ def test_no_field_ever_adds_a_directive_or_a_line(
 @settings(max_examples=150, deadline=None)
 @given(
     field=st.sampled_from(
-        [
-            "account",
-            "partition",
-            "qos",
-            "reservation",
-            "gpu_type",
-            "constraint",
-            "signal",
-            "workdir",
-            "stdout_path",
-        ]
-        + ["stderr_path", "conda", "submit_key", "container_image", "container_runtime"]
+        "account partition qos reservation gpu_type constraint signal workdir stdout_path stderr_path conda "
+        "submit_key container_image container_runtime".split()
     ),
     text=nasty,
 )
@@ -297,6 +287,7 @@ def test_a_nasty_field_is_refused_or_harmless(field: str, text: str) -> None:
 
 
 @settings(max_examples=40, deadline=None)
+@example(words=["a\\n\nb", "\\'\t"])
 @given(words=st.lists(nasty.filter(lambda text: "\0" not in text), min_size=1, max_size=5))
 def test_a_quoted_word_reaches_the_program_byte_for_byte(words: list[str]) -> None:
     line = "printf '%s\\0' " + " ".join(quote(word) for word in words)
