@@ -211,6 +211,10 @@ nasty = st.text(
 )
 
 
+NAMED_FIELDS = (
+    *("account", "partition", "qos", "reservation", "gpu_type", "constraint", "signal", "submit_key"),
+    *("workdir", "stdout_path", "stderr_path", "conda", "container_image", "container_runtime"),
+)
 tame = st.text(alphabet="aZ0 %#'$`;&|()!{}<>*~?=é-", max_size=20)
 """Everything that a path or a module's name may hold and a shell would act on."""
 
@@ -263,10 +267,7 @@ def test_no_field_ever_adds_a_directive_or_a_line(
 
 @settings(max_examples=150, deadline=None)
 @given(
-    field=st.sampled_from(
-        "account partition qos reservation gpu_type constraint signal workdir stdout_path stderr_path conda "
-        "submit_key container_image container_runtime".split()
-    ),
+    field=st.sampled_from(NAMED_FIELDS),
     text=nasty,
 )
 def test_a_nasty_field_is_refused_or_harmless(field: str, text: str) -> None:
