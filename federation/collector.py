@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from time import monotonic
 
+import pgtrigger
 from django.db import transaction
 from django.db.models import F
 
@@ -273,3 +274,17 @@ def _nobody(system: System, *, now: datetime) -> None:
         _move_health(locked, verdict, now=now)
         locked.next_probe_at = now + timedelta(seconds=verdict.next_probe_in_s)
         locked.save()
+
+
+_KEEP_BODIES = timedelta(days=2)
+_KEEP_SAMPLES = timedelta(days=30)
+
+
+def prune(*, now: datetime) -> tuple[int, int]:
+    """Drop snapshots and samples past their time, never the newest good one; return how many of each."""
+    with pgtrigger.ignore("federation.Snapshot:snapshot_unchanged"):
+        kept = System.objects.filter(snapshot__isnull=False).values("snapshot_id")
+        old = Snapshot.objects.filter(taken_at__lt=now - _KEEP_BODIES).exclude(pk__in=kept)
+        snapshots, _ = old.delete()
+    samples, _ = PartitionSample.objects.filter(at__lt=now - _KEEP_SAMPLES).delete()
+    return snapshots, samples

@@ -4,10 +4,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import ceil
 
-from providers.gpus import canonical_gpu, known_memory_mib
-
 from federation.profile import NodeType, PartitionProfile, ProfileDocument
 from federation.types import Maintenance, NodeView, PartitionQueue, PendingShare, RunningShare
+from providers.gpus import canonical_gpu, read_gpu
 from providers.types import GpuPool, JobState, Node, Partition, Probe, QueueJob
 
 _DOWN_STATES = frozenset({"down", "error", "unknown", "future", "fail"})
@@ -102,9 +101,14 @@ def _view(node: Node, profile: ProfileDocument) -> NodeView:
         gpus_free=pool.free if pool else 0,
         gpu_type=kind.gpu if kind else (pool and (canonical_gpu(pool.type or "") or pool.type)) or None,
         gpu_spelling=pool.type if pool else None,
-        gpu_memory_mib=kind.gpu_memory_mib if kind else (known_memory_mib(pool.type or "") if pool else None),
+        gpu_memory_mib=kind.gpu_memory_mib if kind else _memory_of(pool),
         is_idle=node.usable and node.state == "idle" and node.cpus_free == node.cpus_total,
     )
+
+
+def _memory_of(pool: GpuPool | None) -> int | None:
+    known = read_gpu(pool.type) if pool and pool.type else None
+    return known.memory_mib if known else None
 
 
 def _gpu_kind(pool: GpuPool | None, profile: ProfileDocument) -> NodeType | None:

@@ -160,7 +160,7 @@ class ProfileDocument(Frozen):
     centre: str = Field("", max_length=80)
     dialect: Literal["slurm"] = "slurm"
     architecture: Literal["x86_64", "aarch64", "ppc64le"]
-    workdir: str = Field("{home}/facet", pattern=r"^(/|\{home\})[^\n\r\0]*$")
+    workdir: str = Field("{home}/facet", pattern=r"^(/|\{home\})[^\n\r\x00]*$")
     """Where job folders go; {home}, {user} and {account} are filled in."""
     home: str | None = None
     """Home directory pattern, {user} filled in; None = asked at the first full probe."""

@@ -181,6 +181,8 @@ class ResourceRecord:
     limits: UserLimits
     own_priority: int | None = None
     """Priority a fresh job of ours would get, where known."""
+    user: str | None = None
+    """The user's name at the system, to tell own jobs in the queue; None = not known."""
     maintenance: tuple[Maintenance, ...] = ()
     containers: tuple[str, ...] = ()
     software: Mapping[str, tuple[str, ...]] = field(default_factory=dict)

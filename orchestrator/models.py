@@ -106,6 +106,8 @@ class Task(models.Model):
     """Fingerprint of the kind of work, for runtime history."""
     replacements = models.PositiveSmallIntegerField(default=0)
     excluded_systems = models.JSONField(default=list)
+    plan = models.JSONField(default=dict)
+    """What the next attempt must heed: places to avoid (now, or for good), wall time, purpose."""
     not_before = models.DateTimeField(null=True)
     """Earliest instant for the next attempt (back-off)."""
     cancel_requested_at = models.DateTimeField(null=True)

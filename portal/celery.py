@@ -50,7 +50,7 @@ def has_chores() -> bool:
     return find_spec(CHORES) is not None
 
 
-@app.on_after_finalize.connect
+@app.on_after_finalize.connect  # type: ignore[untyped-decorator]  # celery has no types
 def _register(sender: Celery, **_: object) -> None:
     rhythm: dict[str, Every] = {TICK: Every(5)}
     if has_chores():
@@ -74,6 +74,13 @@ def _alive(sender: Any, **_: object) -> None:  # celery has no types
     queue = str(sender.eventer.hostname).partition("@")[0]
     with contextlib.suppress(RedisError):  # silence is the sign: age() grows
         heartbeat.beat(f"worker:{queue}")
+
+
+@signals.beat_init.connect  # type: ignore[untyped-decorator]  # celery has no types
+def _all_due_at_start(**_: object) -> None:
+    """Start every chore once when the clock starts, so that a daily one runs however often we restart."""
+    for entry in app.conf.beat_schedule.values():
+        app.send_task(entry["task"], **entry["options"])
 
 
 @signals.setup_logging.connect  # type: ignore[untyped-decorator]  # celery has no types

@@ -1,6 +1,7 @@
 """Every environment variable Facet reads, typed; a bad one stops the start with a sentence that names it.
 
-No other module reads the environment. A secret may come from a file instead: `FACET_SECRET_KEY_FILE=/run/secrets/key`.
+No other module reads the environment. A secret may come from a file:
+`FACET_SECRET_KEY_FILE=/run/secrets/key`.
 """
 
 import difflib
@@ -39,7 +40,9 @@ AbsolutePath = Annotated[Path, AfterValidator(_absolute)]
 class _SecretFiles(PydanticBaseSettingsSource):
     """Read `X_FILE` for each secret X that the environment does not hold itself."""
 
-    def get_field_value(self, field: Any, field_name: str) -> tuple[Any, str, bool]:  # pydantic's signature
+    def get_field_value(self, field: object, field_name: str) -> tuple[Any, str, bool]:
+        """Answer nothing field by field: this source is read as a whole."""
+        del field
         return None, field_name, False
 
     def __call__(self) -> dict[str, Any]:
@@ -135,7 +138,7 @@ class Env(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Read the environment, then the `*_FILE` variables; no dotenv file, so that nothing is read unseen."""
+        """Read the environment, then the `*_FILE` variables; no dotenv file: nothing is read unseen."""
         del dotenv_settings, file_secret_settings
         return init_settings, env_settings, _SecretFiles(settings_cls)
 
@@ -214,6 +217,20 @@ def _contradictions(env: Env) -> list[str]:
             wanted = " or ".join(f"{scheme}://…" for scheme in schemes)
             sentences.append(f"{variable_of(field)}: must read {wanted}.")
     return sentences
+
+
+def example() -> str:
+    """Return `.env.example`: every variable with what it means and its default, commented out."""
+    lines = [
+        "# Every variable Facet reads, with its default. A secret X may instead be a file named by X_FILE."
+    ]
+    for name, described in Env.model_fields.items():
+        default = described.default
+        shown = "" if default is None or default == () else str(default)
+        if isinstance(default, Path):
+            shown = str(default.relative_to(ROOT))
+        lines += ["", f"# {described.description}", f"#{variable_of(name)}={shown}"]
+    return "\n".join(lines) + "\n"
 
 
 def outside(**changes: str) -> dict[str, str]:

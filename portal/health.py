@@ -4,6 +4,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
+from django.conf import settings
 from django.db import DatabaseError, connection
 from django.db.migrations.executor import MigrationExecutor
 from django.http import HttpRequest, HttpResponse, JsonResponse
@@ -11,7 +12,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 from redis import RedisError
 
-from portal import heartbeat
+from portal import demo_file, heartbeat
 from portal.celery import has_chores
 
 WORKER_SILENT_S = 15
@@ -23,14 +24,14 @@ Part = dict[str, Any]
 
 @require_safe
 @never_cache
-def healthz(request: HttpRequest) -> HttpResponse:
+def healthz(_request: HttpRequest) -> HttpResponse:
     """Say that the process is up and answers; touches nothing else."""
     return JsonResponse({"status": "ok"})
 
 
 @require_safe
 @never_cache
-def readyz(request: HttpRequest) -> HttpResponse:
+def readyz(_request: HttpRequest) -> HttpResponse:
     """Say part by part whether Facet can work; 503 unless every part is ok."""
     answered = {name: _asked(question) for name, question in PARTS.items()}
     ready = all(part["ok"] for part in answered.values())
@@ -110,6 +111,12 @@ def control_cycle() -> Part:
     return _heard(heartbeat.CONTROL_CYCLE, CYCLE_OLD_S)
 
 
+def demo() -> Part:
+    """Ask whether the demo's users are published yet; the supervisor does it once all else is ok."""
+    waiting = demo_file.is_waiting(settings.DATA_DIR)
+    return {"ok": not waiting} | ({"why": "demo.json is not published yet"} if waiting else {})
+
+
 PARTS: dict[str, Callable[[], Part]] = {
     "database": database,
     "redis": redis,
@@ -118,4 +125,5 @@ PARTS: dict[str, Callable[[], Part]] = {
     "default_worker": default_worker,
     "clock": clock,
     "control_cycle": control_cycle,
+    "demo": demo,
 }

@@ -1,6 +1,7 @@
 """Signs of life, kept in Redis: who was last heard, and how many seconds ago.
 
-A name is one of `WORKERS`, `CLOCK` (the beat process), or `CONTROL_CYCLE` (the control chore after each full cycle).
+A name is one of `WORKERS`, `CLOCK` (the beat process), or `CONTROL_CYCLE` (set by the control chore after
+each full cycle).
 """
 
 import time

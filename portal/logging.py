@@ -48,6 +48,12 @@ def logging_config(*, level: str, form: Literal["console", "json"]) -> dict[str,
         "loggers": {
             **ours,
             "celery": {"level": "INFO"},
+            # A line per chore per second tells nobody anything; failures are logged at higher levels.
+            **{
+                name: {"level": "WARNING"}
+                for name in ("celery.beat", "celery.app.trace", "celery.worker.strategy")
+            },
+            "uvicorn.access": {"level": "WARNING", "handlers": [], "propagate": True},
             "uvicorn": {"level": "INFO", "handlers": [], "propagate": True},
             "django.request": {"level": "ERROR"},
         },

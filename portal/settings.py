@@ -20,7 +20,7 @@ try:
 except environment.BadEnvironment as error:
     sys.exit(f"facet: {error}")
 
-# ── who we are ────────────────────────────────────────────────────────────────────────────────────────────────────
+# Who we are.
 DATA_DIR: Path = ENV.data_dir
 DEBUG = ENV.debug
 TESTING = ENV.testing
@@ -53,6 +53,7 @@ INSTALLED_APPS = [
     "django_htmx",
     "template_partials",
     "portal.apps.PortalConfig",
+    "portal.web.apps.WebConfig",
     "orchestrator.apps.OrchestratorConfig",
     "federation.apps.FederationConfig",
 ]
@@ -60,7 +61,7 @@ DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 ROOT_URLCONF = "portal.urls"
 ASGI_APPLICATION = "portal.asgi.application"
 
-# Every one of these is async-capable: a single synchronous one would put a thread hop before each event stream.
+# Each is async-capable: a synchronous one would put a thread between every request and its async view.
 MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
     "portal.middleware.StaticFiles",
@@ -90,16 +91,12 @@ TEMPLATES = [
     }
 ]
 
-# ── where state lives ─────────────────────────────────────────────────────────────────────────────────────────────
-_ENGINE = address.read(DATA_DIR)
-_NO_ENGINE = address.Address(
-    database_url=f"postgresql://facet@/facet?host={DATA_DIR}/run",
-    redis_url=f"unix://{DATA_DIR}/run/valkey.sock",
-)
+# Where state lives.
+_ENGINE = address.read(DATA_DIR) or address.nowhere(DATA_DIR)
 
 
 def _database(url: str) -> dict[str, Any]:
-    """Return Django's entry for a libpq URL; its further parameters (sslmode, …) become connection options."""
+    """Return Django's entry for a libpq URL; further parameters (sslmode, …) become connection options."""
     try:
         given = conninfo_to_dict(url)
     except ProgrammingError as error:
@@ -129,13 +126,11 @@ def _broker(url: str) -> str:
     return f"redis+socket://{unquote(parts.path)}?virtual_host={number}"
 
 
-DATABASE_URL = (
-    ENV.database_url.get_secret_value() if ENV.database_url else (_ENGINE or _NO_ENGINE).database_url
-)
-REDIS_URL = ENV.redis_url.get_secret_value() if ENV.redis_url else (_ENGINE or _NO_ENGINE).redis_url
+DATABASE_URL = ENV.database_url.get_secret_value() if ENV.database_url else _ENGINE.database_url
+REDIS_URL = ENV.redis_url.get_secret_value() if ENV.redis_url else _ENGINE.redis_url
 DATABASES = {"default": _database(DATABASE_URL)}
 
-# ── the queue: see docs on why PostgreSQL is the truth and this only a doorbell ───────────────────────────────────
+# The queue: see docs on why PostgreSQL is the truth and this only a doorbell.
 CELERY_BROKER_URL = _broker(REDIS_URL)
 CELERY_TASK_IGNORE_RESULT = True
 CELERY_TASK_ACKS_LATE = True
@@ -159,7 +154,7 @@ CELERY_BROKER_TRANSPORT_OPTIONS = {
 }
 CELERY_TIMEZONE = "UTC"
 
-# ── people and browsers ───────────────────────────────────────────────────────────────────────────────────────────
+# People and browsers.
 AUTH_PASSWORD_VALIDATORS = [
     {"NAME": f"django.contrib.auth.password_validation.{name}"}
     for name in ("UserAttributeSimilarityValidator", "MinimumLengthValidator", "CommonPasswordValidator")
@@ -186,9 +181,7 @@ USE_I18N = False
 LANGUAGE_CODE = "en"
 
 STATIC_URL = "/static/"
-STATIC_ROOT = (
-    ROOT / "staticfiles" if ENV.production else None
-)  # elsewhere files are served from where they are
+STATIC_ROOT = ROOT / "staticfiles" if ENV.production else None  # else: served in place
 STATICFILES_DIRS = [folder for folder in (ROOT / "static",) if folder.is_dir()]
 WHITENOISE_USE_FINDERS = not ENV.production
 WHITENOISE_AUTOREFRESH = DEBUG

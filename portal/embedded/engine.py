@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Literal, Self
 
+from portal import env as environment
 from portal.embedded import address
 from portal.embedded.bounded_log import BoundedLog
 from portal.embedded.errors import EngineError
@@ -20,7 +21,7 @@ from portal.embedded.postgres import Postgres
 from portal.embedded.run_as import RunAs, choose_mode
 from portal.embedded.valkey import Valkey
 
-MARK = "FACET_ENGINE"
+MARK = environment.variable_of("engine")
 _LONGEST_SOCKET = 100  # a socket's path must fit 104 bytes on macOS, 108 on Linux
 _LONGEST_NAME = ".s.PGSQL.65535.lock"
 
@@ -47,7 +48,7 @@ class Engine:
         root_mode: Literal["", "userns", "setuid"] = "",
     ) -> None:
         self.data_dir = data_dir.absolute()
-        self.environment = {**os.environ, MARK: str(self.data_dir)}
+        self.environment = environment.outside(**{MARK: str(self.data_dir)})
         self._lock: IO[str] | None = None
         _private(self.data_dir)
         run_as = RunAs(choose_mode(root_mode))
@@ -96,7 +97,8 @@ class Engine:
             owner = lock.read().strip() or "unknown"
             lock.close()
             raise EngineError(
-                f"Facet already runs in {self.data_dir} (process {owner}): stop it, or choose another DATA_DIR."
+                f"Facet already runs in {self.data_dir} (process {owner}): "
+                "stop it, or choose another DATA_DIR."
             ) from None
         lock.truncate(0)
         lock.write(str(os.getpid()))
@@ -111,34 +113,52 @@ class Engine:
         """
         self.lock()
         try:
-            for server in self.servers:
-                if not server.is_running():
-                    server.start(self.environment)
+            self.restart_missing()
             address.write(self.data_dir, self.address)
         except BaseException:
             self.stop()
             raise
         return self
 
+    def restart_missing(self) -> None:
+        """Start the servers that do not run.
+
+        Raises:
+            EngineError: one did not start.
+        """
+        for server in self.servers:
+            if not server.is_running():
+                server.start(self.environment)
+
     @property
     def address(self) -> address.Address:
-        """Where the servers are reached; empty for one that this engine does not run."""
+        """Where the servers are reached; nowhere for one that this engine does not run."""
+        nowhere = address.nowhere(self.data_dir)
         return address.Address(
-            database_url=self.postgres.url if self.postgres else "",
-            redis_url=self.valkey.url if self.valkey else "",
+            database_url=self.postgres.url if self.postgres else nowhere.database_url,
+            redis_url=self.valkey.url if self.valkey else nowhere.redis_url,
         )
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether this process has claimed the data directory."""
+        return self._lock is not None
+
+    def stop_servers(self) -> None:
+        """Stop the servers in reverse order, and keep the directory."""
+        for server in reversed(self.servers):
+            server.stop()
 
     def stop(self) -> None:
         """Stop the servers in reverse order and give the directory back; safe to call twice."""
-        for server in reversed(self.servers):
-            server.stop()
+        self.stop_servers()
         if self._lock is not None:
             (self.data_dir / address.FILE).unlink(missing_ok=True)
             self._lock.close()
             self._lock = None
 
     def _home_of_postgres(self, run_as: RunAs) -> Path:
-        """Return where the cluster lives: nobody cannot enter /root, so in setuid mode it is under /var/tmp."""
+        """Return where the cluster lives: `nobody` cannot enter /root, so in setuid mode under /var/tmp."""
         if run_as.mode != "setuid":
             return self.data_dir
         home = Path("/var/tmp") / f"facet-root-{_short(self.data_dir)}"  # noqa: S108  # survives a reboot; checked below
@@ -167,7 +187,7 @@ def socket_folder(data_dir: Path) -> Path:
     if len(os.fsencode(inside / _LONGEST_NAME)) <= _LONGEST_SOCKET:
         _private(inside)
         return inside
-    base = os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir()
+    base = environment.outside().get("XDG_RUNTIME_DIR") or tempfile.gettempdir()
     outside = Path(base) / f"facet-{os.getuid()}-{_short(data_dir)}"
     _private(outside)
     return outside

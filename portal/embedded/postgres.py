@@ -1,7 +1,7 @@
 """The embedded PostgreSQL: made once, started, asked, and stopped, whatever was killed before.
 
-Traps handled here: a cluster half made by a crash (built aside, marked, renamed); a server left behind by a
-killed launcher (stopped first); a `postmaster.pid` that names a process nobody collects, or one that reuses the
+Traps handled here: a cluster half made by a crash (built aside, marked, renamed); a server left by a killed
+launcher (stopped first); a `postmaster.pid` that names a process nobody collects, or one that reuses the
 number (removed once nothing lives in the cluster); a shutdown that hangs after a killed backend (fast, then
 immediate, then kill).
 """
@@ -126,6 +126,7 @@ class Postgres:
                 except subprocess.TimeoutExpired:
                     continue
         self.process = None
+        self.log.close()
 
     def clear_leftovers(self) -> None:
         """Stop whatever still serves this cluster, then remove a `postmaster.pid` that names nobody of ours.
@@ -134,11 +135,9 @@ class Postgres:
             EngineError: a process that lives in the cluster cannot be stopped.
         """
         pid_file = self.cluster / "postmaster.pid"
-        if not pid_file.exists():
-            return
         try:
             postmaster = int(pid_file.read_text().split("\n", 1)[0])
-        except ValueError:
+        except (OSError, ValueError):
             postmaster = 0
         living = processes.living_in(self.cluster)
         if postmaster in living:
@@ -149,6 +148,9 @@ class Postgres:
         ):
             raise EngineError(f"Another process still uses {self.cluster} and cannot be stopped.")
         pid_file.unlink(missing_ok=True)
+        # The socket's own lock names the same process; a zombie there blocks the start just as well.
+        for left in self.sockets.glob(".s.PGSQL.*"):
+            left.unlink(missing_ok=True)
 
     def _make(self, environment: dict[str, str]) -> None:
         if (self.cluster / MARKER).exists():

@@ -81,6 +81,7 @@ class Valkey:
                 except subprocess.TimeoutExpired:
                     continue
         self.process = None
+        self.log.close()
 
     def clear_leftovers(self) -> None:
         """Stop whatever still serves this folder.
@@ -96,9 +97,9 @@ class Valkey:
         kept = ["appendonly yes", "appendfsync everysec"] if self.durable else ["appendonly no"]
         return [
             "port 0",
-            f'unixsocket "{self.socket}"',
+            f"unixsocket {_quoted(self.socket)}",
             "unixsocketperm 700",
-            f'dir "{self.folder}"',
+            f"dir {_quoted(self.folder)}",
             *kept,
             'save ""',
             "daemonize no",
@@ -117,3 +118,9 @@ class Valkey:
                 return client.recv(64).startswith(b"+PONG")
         except OSError:
             return False
+
+
+def _quoted(path: Path) -> str:
+    """Return a path as Valkey's configuration file reads it."""
+    escaped = str(path).replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'

@@ -17,7 +17,8 @@ _CONTAINERS = {"apptainer", "singularity", "docker", "podman", "podman-hpc", "sh
 _RUNTIMES = {"ch-run": "charliecloud"}
 _WITH_VALUE = {
     "-B", "--bind", "--env", "--env-file", "--pwd", "-H", "--home", "--overlay", "-W", "--workdir", "-S",
-    "--scratch", "-v", "--volume", "-e", "-w", "--mount", "-u", "--user", "--name", "--network", "--entrypoint",
+    "--scratch", "-v", "--volume", "-e", "-w", "--mount", "-u", "--user", "--name", "--network",
+    "--entrypoint",
 }  # fmt: skip
 LAUNCHERS = {
     "srun",
@@ -48,6 +49,8 @@ def read_body(lines: Sequence[tuple[int, str]]) -> Body:
     found = _Findings()
     generated: list[str] = []
     for number, line in outside_heredocs(lines, generated):
+        if line.lstrip().startswith("#"):
+            continue
         for command in _commands(line):
             _read_command(found, number, command)
     where = {"software": tuple(sorted(set(found.modules.values())))} if found.modules else {}
@@ -72,12 +75,12 @@ def read_body(lines: Sequence[tuple[int, str]]) -> Body:
 
 def program_words(lines: Sequence[tuple[int, str]]) -> list[str]:
     """Return the first word of every command, in order, without its path."""
-    outside = outside_heredocs(lines, [])
+    outside = [pair for pair in outside_heredocs(lines, []) if not pair[1].lstrip().startswith("#")]
     return [command[0].rpartition("/")[2] for _, line in outside for command in _commands(line)]
 
 
 def outside_heredocs(lines: Sequence[tuple[int, str]], generated: list[str]) -> Iterator[tuple[int, str]]:
-    """Yield joined logical lines outside here-documents; their texts go to `generated` if scripts."""
+    """Yield joined logical lines outside here-documents, comments too; scripts in these go to `generated`."""
     end, strip_tabs = "", False
     kept: list[str] = []
     held, held_at = "", 0
@@ -100,7 +103,7 @@ def outside_heredocs(lines: Sequence[tuple[int, str]], generated: list[str]) -> 
             opened = _HEREDOC.search(whole.replace("<<<", ""))
             if opened:
                 strip_tabs, end = bool(opened[1]), opened[3]
-            yield at, whole
+        yield at, whole
     if held:
         yield held_at, held
 

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable
 
 from providers.dialects.scripts.layout import lay_out, remark_on_strays, with_plain_dashes
-from providers.dialects.scripts.quantities import Misspelled, colon_s, pbs_memory_mib
+from providers.dialects.scripts.quantities import colon_s, pbs_memory_mib, whole_number
 from providers.dialects.scripts.sheet import Sheet
 from providers.dialects.scripts.text import ScriptText
 from providers.dialects.scripts.types import ArrayAsk, Chunk, MemoryAsk, ScriptRequest, Span
@@ -32,7 +32,7 @@ _IGNORED = {"m", "M", "j", "k", "V", "z", "S", "r", "R", "v", "p"}
 def read_pbs(text: ScriptText) -> ScriptRequest:
     """Return what a `#PBS` script asks for."""
     sheet = Sheet("pbs", text)
-    layout = lay_out(text, r"#PBS(?=\s|$)")
+    layout = lay_out(text, r"#PBS(?=[\s-]|$)")
     resources: dict[str, tuple[str, int]] = {}
     for number, rest in layout.directives:
         words = words_of(sheet, number, with_plain_dashes(sheet, number, rest))
@@ -102,13 +102,11 @@ def _reckon(sheet: Sheet, resources: dict[str, tuple[str, int]]) -> None:
 def _reckon_resource(sheet: Sheet, name: str, amount: str, line: int, *, chunked: bool) -> None:
     counted = {"ncpus": "cpus", "ngpus": "gpus", "mpiprocs": "tasks", "procs": "cpus"}
     if name == "walltime":
-        seconds = sheet.quantity(colon_s, amount, line, "walltime")
-        if seconds:
-            sheet.put("walltime_s", Span(min=seconds, max=seconds), line)
+        _reckon_walltime(sheet, amount, line)
     elif name in {"mem", "pmem", "vmem"}:
         _reckon_memory(sheet, name, amount, line)
     elif name in counted and not chunked:
-        count = sheet.quantity(_count, amount, line, name)
+        count = sheet.quantity(whole_number, amount, line, name)
         if count is not None:
             sheet.put(counted[name], Span(min=count, max=count), line, why="a total of the job")
     elif name == "jobfs":
@@ -117,14 +115,18 @@ def _reckon_resource(sheet: Sheet, name: str, amount: str, line: int, *, chunked
             sheet.put("local_scratch_mib", mib, line, why="a total of the job")
     elif name in {"storage", "filesystems"}:
         sheet.put("filesystems", tuple(re.split(r"[+:]", amount)), line)
-    elif name == "feature" and amount:
-        sheet.extra.append(f"-l feature={amount}")
-    elif name in {"wd", "pvmem", "cput", "file", "software", "naccesspolicy", "advres", "qos"}:
+    elif name in {"feature", "wd", "pvmem", "cput", "file", "software", "naccesspolicy", "advres", "qos"}:
         sheet.extra.append(f"-l {name}={amount}" if amount else f"-l {name}")
     else:
         sheet.note(
             "not_understood", line, f"-l {name}={amount}", f"resource {name} is of this site's own making"
         )
+
+
+def _reckon_walltime(sheet: Sheet, amount: str, line: int) -> None:
+    seconds = sheet.quantity(colon_s, amount, line, "walltime")
+    if seconds:
+        sheet.put("walltime_s", Span(min=seconds, max=seconds), line)
 
 
 def _reckon_memory(sheet: Sheet, name: str, amount: str, line: int) -> None:
@@ -178,14 +180,14 @@ def _chunk(sheet: Sheet, text: str, line: int) -> Chunk | None:
     if "=" in head:
         rest = [head, *rest]
     else:
-        read = sheet.quantity(_count, head, line, "select")
+        read = sheet.quantity(whole_number, head, line, "select")
         if read is None:
             return None
         count = read
     found: dict[str, int] = {}
     readers: dict[str, tuple[str, Callable[[str], int]]] = {
-        "ncpus": ("cpus", _count), "mpiprocs": ("tasks", _count), "ngpus": ("gpus", _count),
-        "naccelerators": ("gpus", _count), "mem": ("memory_mib", pbs_memory_mib),
+        "ncpus": ("cpus", whole_number), "mpiprocs": ("tasks", whole_number), "ngpus": ("gpus", whole_number),
+        "naccelerators": ("gpus", whole_number), "mem": ("memory_mib", pbs_memory_mib),
     }  # fmt: skip
     for member in rest:
         name, _, amount = member.partition("=")
@@ -218,7 +220,7 @@ def _reckon_torque_nodes(sheet: Sheet, text: str, line: int) -> None:
         ppn, per_node = 1, 0
         for word in rest:
             name, _, amount = word.partition("=")
-            value = sheet.quantity(_count, amount, line, name) if name in {"ppn", "gpus"} else None
+            value = sheet.quantity(whole_number, amount, line, name) if name in {"ppn", "gpus"} else None
             if name == "ppn":
                 ppn = value or 1
             elif name == "gpus":
@@ -232,9 +234,3 @@ def _reckon_torque_nodes(sheet: Sheet, text: str, line: int) -> None:
             sheet.put(field, Span(min=total, max=total), line, why="per node times nodes")
     if gpus and nodes:
         sheet.put("gpus_per_node", math.ceil(gpus / nodes), line)
-
-
-def _count(text: str) -> int:
-    if not re.fullmatch(r"[0-9]{1,9}", text.strip()):
-        raise Misspelled("a whole number is expected")
-    return int(text)

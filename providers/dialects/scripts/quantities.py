@@ -23,6 +23,13 @@ def _ints(parts: list[str]) -> list[int]:
     return [int(part) for part in parts]
 
 
+def whole_number(text: str) -> int:
+    """Return a plain count of at most nine digits."""
+    if not re.fullmatch(r"[0-9]{1,9}", text.strip()):
+        raise Misspelled("a whole number is expected")
+    return int(text)
+
+
 def slurm_exact_s(text: str) -> int | None:
     """Return the seconds of a Slurm time as written (minutes, min:s, h:m:s, d-h[:m[:s]]).
 

@@ -16,17 +16,18 @@ from providers.dialects.scripts.types import ScriptRequest, Span
 from providers.dialects.scripts.words import Given, read_long_options, table, words_of
 
 SBATCH = table(
-    "account/A acctg-freq array/a batch bb bbf begin/b chdir/D cluster-constraint clusters/M comment constraint/C "
-    "container container-id core-spec/S cores-per-socket cpu-freq cpus-per-gpu cpus-per-task/c deadline "
-    "delay-boot dependency/d error/e exclude/x export export-file extra extra-node-info/B gid gpu-bind gpu-freq "
-    "gpus/G gpus-per-node gpus-per-socket gpus-per-task gres gres-flags hint input/i job-name/J "
-    "kill-on-invalid-dep licenses/L mail-type mail-user mcs-label mem mem-bind mem-per-cpu mem-per-gpu mincpus "
-    "network nodefile/F nodelist/w nodes/N ntasks/n ntasks-per-core ntasks-per-gpu ntasks-per-node "
-    "ntasks-per-socket open-mode oom-kill-step output/o partition/p power prefer priority profile qos/q "
-    "reservation resv-ports segment signal sockets-per-node switches tasks-per-node thread-spec "
-    "threads-per-core time/t time-min tmp tres-bind tres-per-task uid wait-all-nodes wckey wrap",
-    "contiguous hold/H help/h ignore-pbs no-requeue overcommit/O oversubscribe/s quiet/Q reboot requeue share "
-    "spread-job stepmgr test-only usage use-min-nodes verbose/v version/V wait/W",
+    "account/A acctg-freq array/a batch bb bbf begin/b chdir/D cluster-constraint clusters/M comment "
+    "constraint/C container container-id core-spec/S cores-per-socket cpu-freq cpus-per-gpu "
+    "cpus-per-task/c deadline delay-boot dependency/d error/e exclude/x export export-file extra "
+    "extra-node-info/B gid gpu-bind gpu-freq gpus/G gpus-per-node gpus-per-socket gpus-per-task gres "
+    "gres-flags hint input/i job-name/J kill-on-invalid-dep licenses/L mail-type mail-user mcs-label mem "
+    "mem-bind mem-per-cpu mem-per-gpu mincpus network nodefile/F nodelist/w nodes/N ntasks/n "
+    "ntasks-per-core ntasks-per-gpu ntasks-per-node ntasks-per-socket open-mode oom-kill-step output/o "
+    "partition/p power prefer priority profile qos/q reservation resv-ports segment signal "
+    "sockets-per-node switches tasks-per-node thread-spec threads-per-core time/t time-min tmp tres-bind "
+    "tres-per-task uid wait-all-nodes wckey wrap",
+    "contiguous hold/H help/h ignore-pbs no-requeue overcommit/O oversubscribe/s quiet/Q reboot requeue "
+    "share spread-job stepmgr test-only usage use-min-nodes verbose/v version/V wait/W",
     "exclusive get-user-env nice no-kill/k parsable propagate x11",
 )
 _ALIASES = {"tasks-per-node": "ntasks-per-node", "share": "oversubscribe"}
@@ -40,17 +41,18 @@ _WITHOUT_EFFECT = {
     "wrap", "uid", "gid",
 }  # fmt: skip
 _SIZED = {
-    "nodes", "ntasks", "ntasks-per-node", "ntasks-per-gpu", "cpus-per-task", "cpus-per-gpu", "mincpus", "gpus",
-    "gpus-per-node", "gpus-per-task", "gpus-per-socket", "sockets-per-node", "gres", "mem", "mem-per-cpu",
-    "mem-per-gpu",
+    "nodes", "ntasks", "ntasks-per-node", "ntasks-per-gpu", "cpus-per-task", "cpus-per-gpu", "mincpus",
+    "gpus", "gpus-per-node", "gpus-per-task", "gpus-per-socket", "sockets-per-node", "gres", "mem",
+    "mem-per-cpu", "mem-per-gpu",
 }  # fmt: skip
 _ENVIRONMENT = {
     "SBATCH_TIMELIMIT": "time", "SBATCH_PARTITION": "partition", "SBATCH_ACCOUNT": "account",
     "SBATCH_QOS": "qos", "SBATCH_JOB_NAME": "job-name", "SBATCH_CONSTRAINT": "constraint",
     "SBATCH_EXCLUSIVE": "exclusive", "SBATCH_GPUS": "gpus", "SBATCH_GPUS_PER_NODE": "gpus-per-node",
-    "SBATCH_GPUS_PER_TASK": "gpus-per-task", "SBATCH_MEM_PER_NODE": "mem", "SBATCH_MEM_PER_CPU": "mem-per-cpu",
-    "SBATCH_MEM_PER_GPU": "mem-per-gpu", "SBATCH_CPUS_PER_GPU": "cpus-per-gpu", "SBATCH_GRES": "gres",
-    "SBATCH_RESERVATION": "reservation", "SBATCH_ARRAY_INX": "array",
+    "SBATCH_GPUS_PER_TASK": "gpus-per-task", "SBATCH_MEM_PER_NODE": "mem",
+    "SBATCH_MEM_PER_CPU": "mem-per-cpu", "SBATCH_MEM_PER_GPU": "mem-per-gpu",
+    "SBATCH_CPUS_PER_GPU": "cpus-per-gpu", "SBATCH_GRES": "gres", "SBATCH_RESERVATION": "reservation",
+    "SBATCH_ARRAY_INX": "array",
 }  # fmt: skip
 
 

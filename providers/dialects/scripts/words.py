@@ -1,5 +1,6 @@
 """Directive lines as options: splitting like a shell, unique prefixes, glued short options."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -85,7 +86,8 @@ def split_words(text: str) -> tuple[list[str], str, bool]:
 
 def words_of(sheet: Sheet, line: int, text: str) -> list[str]:
     """Return the words of one directive line; comments and open quotes are remarked."""
-    words, comment, closed = split_words(text)
+    # A template's hole is one word, whatever blanks it holds.
+    words, comment, closed = split_words(re.sub(r"\{\{\s*([\w.]+)\s*\}\}", r"{{\1}}", text))
     if comment:
         sheet.note("ignored", line, comment, "text after # is a comment")
     if not closed:

@@ -19,7 +19,7 @@ from providers.types import GpuPool, SlicePool
 
 _ENTRY: Final = re.compile(
     r"(?:gres[:/])?(?P<name>[A-Za-z0-9_.\-]+)"
-    r"(?P<words>(?::(?:\(null\)|[A-Za-z0-9_.+\-]+))*)"
+    r"(?P<words>(?::(?:\(null\)|[^:(),\s]+))*)"
     r"(?:\((?P<detail>[^()]*)\))?",
     re.ASCII,
 )
@@ -29,7 +29,7 @@ _MIG: Final = re.compile(
     r"(?:(?P<model>.*?)[_.\-:])?(?:\d+c\.)?(?P<compute>\d+)g[._]?(?P<memory>\d+)gb(?:[+._\-](?:me|gfx|all|media))*",
     re.ASCII | re.IGNORECASE,
 )
-_TRES_KEY: Final = re.compile(r"[A-Za-z][A-Za-z0-9_.+:/\-]*", re.ASCII)
+_TRES_KEY: Final = re.compile(r"[A-Za-z][^\s=,]*", re.ASCII)
 _SHARING: Final = ("shard", "mps")
 """Gres that hand out parts of a GPU."""
 

@@ -13,10 +13,10 @@ from providers.dialects.slurm.records import read_table, reading
 from providers.dialects.slurm.units import (
     NOTHING,
     finite,
-    json_words,
     read_count,
     read_limit_s,
     read_maximum,
+    read_words,
 )
 from providers.errors import UnparsableOutput
 from providers.types import Association, Limits, Qos
@@ -63,7 +63,7 @@ def read_qos(text: str) -> tuple[Qos, ...]:
                 Qos(
                     name=row["Name"],
                     priority=read_maximum(row.get("Priority", "")) or 0,
-                    flags=json_words(row.get("Flags")),
+                    flags=read_words(row.get("Flags")),
                     per_job=per_job,
                     per_user=_limits(
                         tres=row.get("MaxTRESPU"), jobs=row.get("MaxJobsPU"), submit=row.get("MaxSubmitPU")
@@ -156,7 +156,7 @@ def _association(row: _Row, *, above: Iterable[Limits], share: float | None) -> 
         account=row.account,
         user=row.user,
         partition=cells.get("Partition") or None,
-        qos=json_words(cells.get("QOS")),
+        qos=read_words(cells.get("QOS")),
         default_qos=None if default in NOTHING else default,
         limits=_limits(
             tres=cells.get("MaxTRES"),

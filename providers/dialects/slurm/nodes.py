@@ -20,7 +20,7 @@ from providers.dialects.slurm.records import (
     reading,
     split_records,
 )
-from providers.dialects.slurm.units import NOTHING, json_count, json_words, read_count
+from providers.dialects.slurm.units import NOTHING, json_count, read_count, read_words
 from providers.errors import UnparsableOutput
 from providers.types import Node
 
@@ -232,7 +232,7 @@ def read_nodes(
 def _seen_text(record: Record) -> _Seen:
     return _Seen(
         name=record.need("NodeName"),
-        partitions=json_words(record.get("Partitions")),
+        partitions=read_words(record.get("Partitions")),
         state=read_state(record.need("State")),
         cpus_total=read_count(record.get("CPUEfctv") or record.need("CPUTot")),
         cpus_allocated=read_count(record.need("CPUAlloc")),
@@ -244,7 +244,7 @@ def _seen_text(record: Record) -> _Seen:
             used=read_gres(record.get("GresUsed")),
             allocated=read_tres(record.need("AllocTRES")),
         ),
-        features=json_words(record.get("ActiveFeatures") or record.get("AvailableFeatures")),
+        features=read_words(record.get("ActiveFeatures") or record.get("AvailableFeatures")),
         architecture=record.get("Arch") or None,
         reason=record.get("Reason"),
     )
@@ -272,12 +272,12 @@ def read_nodes_json(text: str, *, partly_reserved: Mapping[str, int] = _NONE) ->
 
 def _seen_json(row: Mapping[str, object]) -> _Seen:
     name = json_text(row.get("name"))
-    state = "+".join((*json_words(row.get("state")), *json_words(row.get("state_flags"))))
+    state = "+".join((*read_words(row.get("state")), *read_words(row.get("state_flags"))))
     if not name:
         raise UnparsableOutput("a node has no name", field="name")
     return _Seen(
         name=name,
-        partitions=json_words(row.get("partitions")),
+        partitions=read_words(row.get("partitions")),
         state=read_state(state),
         cpus_total=json_count(row.get("effective_cpus")) or _required(row, "cpus"),
         cpus_allocated=_required(row, "alloc_cpus"),
@@ -289,7 +289,7 @@ def _seen_json(row: Mapping[str, object]) -> _Seen:
             used=read_gres(json_text(row.get("gres_used"))),
             allocated=read_tres(json_text(row.get("tres_used"))),
         ),
-        features=json_words(row.get("active_features")) or json_words(row.get("features")),
+        features=read_words(row.get("active_features")) or read_words(row.get("features")),
         architecture=_or_none(json_text(row.get("architecture"))),
         reason=json_text(row.get("reason")),
     )

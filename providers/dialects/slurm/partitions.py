@@ -22,11 +22,11 @@ from providers.dialects.slurm.units import (
     json_count,
     json_minutes_s,
     json_number,
-    json_words,
     read_count,
     read_limit_s,
     read_maximum,
     read_memory_mib,
+    read_words,
 )
 from providers.errors import UnparsableOutput
 from providers.types import Partition
@@ -69,10 +69,10 @@ def _partition(record: Record) -> Partition:
         min_nodes=read_maximum(record.get("MinNodes", "0")) or 0,
         max_cpus_per_node=read_maximum(record.get("MaxCPUsPerNode", "UNLIMITED")),
         allow_accounts=_allowed(record.get("AllowAccounts", "ALL")),
-        deny_accounts=json_words(record.get("DenyAccounts")),
+        deny_accounts=read_words(record.get("DenyAccounts")),
         allow_groups=_allowed(record.get("AllowGroups", "ALL")),
         allow_qos=_allowed(record.get("AllowQos", "ALL")),
-        deny_qos=json_words(record.get("DenyQos")),
+        deny_qos=read_words(record.get("DenyQos")),
         qos=_or_none(record.get("QoS")),
         exclusive=record.get("OverSubscribe").startswith("EXCLUSIVE"),
         root_only=_flag(record.get("RootOnly", "NO")),
@@ -102,7 +102,7 @@ def _state(word: str) -> str:
 
 
 def _allowed(text: str) -> tuple[str, ...] | None:
-    return None if text == "ALL" or text in NOTHING else json_words(text)
+    return None if text == "ALL" or text in NOTHING else read_words(text)
 
 
 def _or_none(word: str) -> str | None:
@@ -177,7 +177,7 @@ def read_partitions_json(text: str) -> tuple[Partition, ...]:
 
 def _partition_json(row: Mapping[str, object]) -> Partition:
     name = json_text(row.get("name"))
-    states = json_words(json_at(row, "partition", "state"))
+    states = read_words(json_at(row, "partition", "state"))
     if not name or not states:
         raise UnparsableOutput("a partition has no name or no state", field="name")
     job_defaults = _assignments(json_text(json_at(row, "defaults", "job")))
@@ -193,10 +193,10 @@ def _partition_json(row: Mapping[str, object]) -> Partition:
         min_nodes=json_count(json_at(row, "minimums", "nodes")),
         max_cpus_per_node=finite(json_number(json_at(row, "maximums", "cpus_per_node"))),
         allow_accounts=_allowed_json(row, "accounts"),
-        deny_accounts=json_words(json_at(row, "accounts", "deny")),
+        deny_accounts=read_words(json_at(row, "accounts", "deny")),
         allow_groups=_allowed_json(row, "groups"),
         allow_qos=_allowed_json(row, "qos"),
-        deny_qos=json_words(json_at(row, "qos", "deny")),
+        deny_qos=read_words(json_at(row, "qos", "deny")),
         qos=json_text(json_at(row, "qos", "assigned")) or None,
         exclusive=json_number(json_at(row, "maximums", "shares")) == 0,
         priority_tier=finite(json_number(json_at(row, "priority", "tier"))),
@@ -209,7 +209,7 @@ def _partition_json(row: Mapping[str, object]) -> Partition:
 
 
 def _allowed_json(row: Mapping[str, object], key: str) -> tuple[str, ...] | None:
-    words = json_words(json_at(row, key, "allowed"))
+    words = read_words(json_at(row, key, "allowed"))
     return None if not words or words == ("ALL",) else words
 
 

@@ -24,8 +24,9 @@ from providers.dialects.slurm.partitions import SHOW_PARTITIONS, read_partitions
 from providers.dialects.slurm.queue import SHOW_QUEUE, read_queue
 from providers.dialects.slurm.records import counted
 from providers.dialects.slurm.reservations import SHOW_RESERVATIONS, partly_reserved, read_reservations
+from providers.dialects.slurm.units import read_memory_mib
 from providers.errors import SchedulerDown, SiteError, UnparsableOutput
-from providers.types import Association, Batch, BatchReply, Exec, Node, Probe, Qos
+from providers.types import Association, Batch, BatchReply, Exec, Node, Partition, Probe, Qos
 
 ENVIRONMENT: Final[Mapping[str, str]] = MappingProxyType(
     {"LC_ALL": "C", "TZ": "UTC", "SLURM_BITSTR_LEN": "0", "SLURM_TIME_FORMAT": "standard"}
@@ -109,7 +110,7 @@ def read_probe(reply: BatchReply, *, now: datetime) -> Probe:
         cluster=config.get("ClusterName", ""),
         taken_at=now,
         nodes=nodes,
-        partitions=read_partitions(counted(reply, "partitions")) if is_full else None,
+        partitions=_read_partitions(counted(reply, "partitions"), config) if is_full else None,
         jobs=read_queue(queue_text),
         jobs_visible="jobs" not in config.get("PrivateData", "").split(","),
         qos=accounting.qos,
@@ -122,9 +123,9 @@ def read_probe(reply: BatchReply, *, now: datetime) -> Probe:
 
 
 def _no_complaint(reply: BatchReply, name: str) -> None:
-    """Refuse an answer beside which an error was printed: squeue drops a column it does not know."""
+    """Refuse an answer of squeue that says it dropped a column it does not know, with exit status 0."""
     said = reply.replies[name].stderr
-    if "error" in said.casefold() or "invalid" in said.casefold():
+    if "Invalid job format specification" in said:
         raise UnparsableOutput(f"{name!r} complained: {said[:200]}", command=name, line=said[:500])
 
 
@@ -135,6 +136,21 @@ def _read_config(text: str) -> dict[str, str]:
             "scontrol show config printed no SLURM_VERSION", command="scontrol show config", line=text[:500]
         )
     return config
+
+
+def _read_partitions(text: str, config: Mapping[str, str]) -> tuple[Partition, ...]:
+    """Return the partitions; where one has no memory default of its own, the cluster's holds."""
+    per_cpu, per_node = (
+        read_memory_mib(word) if (word := config.get(key, "")).isdigit() else None
+        for key in ("DefMemPerCPU", "DefMemPerNode")
+    )
+    defaults = {"def_mem_per_cpu_mib": per_cpu or None, "def_mem_per_node_mib": per_node or None}
+    return tuple(
+        partition
+        if partition.def_mem_per_cpu_mib or partition.def_mem_per_node_mib
+        else partition.model_copy(update=defaults)
+        for partition in read_partitions(text)
+    )
 
 
 def _read_user(reply: BatchReply) -> str | None:
@@ -165,9 +181,8 @@ def _read_accounting(reply: BatchReply) -> _Accounting:
     except SiteError as missing:
         lost.append(f"no QoS: {missing.message}")
     try:
-        associations = read_associations(
-            counted(reply, "associations"), user=_read_user(reply), fairshare=shares
-        )
+        user = counted(reply, "user").strip()
+        associations = read_associations(counted(reply, "associations"), user=user, fairshare=shares)
     except SiteError as missing:
         lost.append(f"no associations: {missing.message}")
     return _Accounting(qos, associations, tuple(lost))

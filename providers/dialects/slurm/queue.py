@@ -27,11 +27,11 @@ from providers.dialects.slurm.units import (
     json_instant,
     json_minutes_s,
     json_number,
-    json_words,
     read_instant,
     read_least_count,
     read_limit_s,
     read_maximum,
+    read_words,
 )
 from providers.dialects.slurm.words import TERMINAL, read_state
 from providers.errors import UnparsableOutput
@@ -187,7 +187,7 @@ def _shared_part(cells: list[str]) -> QueueJob:
         state_raw=raw,
         user=_or_none(user),
         account=_or_none(account),
-        partitions=json_words(partitions),
+        partitions=read_words(partitions),
         qos=_or_none(qos),
         reason="" if reason in NOTHING else reason,
         nodes=count,
@@ -262,7 +262,7 @@ def _job_json(row: Mapping[str, object]) -> QueueJob:
         state_raw=raw,
         user=json_text(row.get("user_name")) or None,
         account=json_text(row.get("account")) or None,
-        partitions=json_words(row.get("partition")),
+        partitions=read_words(row.get("partition")),
         qos=json_text(row.get("qos")) or None,
         reason="" if reason in NOTHING else reason,
         priority=finite(json_number(row.get("priority"))),
@@ -292,7 +292,7 @@ def json_nodes(row: Mapping[str, object]) -> str:
 
 
 def _json_state(value: object) -> str:
-    words = json_words(value)
+    words = read_words(value)
     if not words:
         raise UnparsableOutput("a job has no state", field="job_state", text=repr(value)[:200])
     return "+".join(map(_state_word, words))

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final
 
 from providers.errors import SchedulerDown, UnparsableOutput
@@ -118,7 +119,7 @@ def split_records(text: str, *, first_key: str, command: str) -> Iterator[Record
         raise UnparsableOutput(
             f"{command} printed no {first_key}", command=command, line=preamble.strip()[:500]
         )
-    for start, end in zip(starts, [*starts[1:], len(text)], strict=True):
+    for start, end in pairwise((*starts, len(text))):
         line = text[start:end].strip()
         yield Record(_fields(line, command), line, command)
 
@@ -135,7 +136,7 @@ def _fields(line: str, command: str) -> Mapping[str, str]:
                 f"{command} printed {word!r}, which is no Key=Value", command=command, line=line[:500]
             )
         fields.setdefault(key, value)
-    reason = re.match(r"\s+Reason=(.*)", tail, re.DOTALL)
+    reason = re.search(r"\sReason=(.*)", tail, re.DOTALL)
     if reason:
         stamps = list(_STAMP.finditer(reason[1]))
         text = reason[1][: stamps[-1].start()] if stamps else re.split(r"\s(?:Comment|Extra)=", reason[1])[0]

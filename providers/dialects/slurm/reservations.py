@@ -10,7 +10,7 @@ from typing import Final
 from providers.dialects.slurm.gres import read_tres
 from providers.dialects.slurm.hostlist import expand, read_tasks
 from providers.dialects.slurm.records import Record, reading, split_records
-from providers.dialects.slurm.units import NOTHING, json_words, read_instant
+from providers.dialects.slurm.units import NOTHING, read_instant, read_words
 from providers.errors import UnparsableOutput
 from providers.types import Reservation
 
@@ -53,9 +53,9 @@ def _reservation(record: Record) -> Reservation:
         end_at=read_instant(record.need("EndTime")),
         node_names=expand(record.need("Nodes")),
         partition=None if partition in NOTHING else partition,
-        users=json_words(record.get("Users")),
-        accounts=json_words(record.get("Accounts")),
-        flags=frozenset(json_words(record.get("Flags"))),
+        users=read_words(record.get("Users")),
+        accounts=read_words(record.get("Accounts")),
+        flags=frozenset(read_words(record.get("Flags"))),
     )
 
 

@@ -305,8 +305,8 @@ def json_exit_code(value: object) -> tuple[int, int] | None:
     return (whole >> 8) & 0xFF, whole & 0x7F
 
 
-def json_words(value: object) -> tuple[str, ...]:
-    """Return a list of words that older versions print as one comma-separated string.
+def read_words(value: object) -> tuple[str, ...]:
+    """Return words: a comma-separated text, or a JSON list where a version prints one.
 
     Raises:
         UnparsableOutput: it is neither.

@@ -85,7 +85,7 @@ def test_every_field_of_a_busy_node_is_read() -> None:
     )
 
 
-# --- versions --------------------------------------------------------------------------------------------
+# --- versions ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -197,17 +197,13 @@ def test_without_gres_used_the_same_whole_gpus_are_never_over_counted(version: s
             assert pool.total == exact.total
 
 
-@pytest.mark.parametrize(
-    "moment", ["01_initial", "02_powering_up", "03_flags", "04_comp_power", "05_noresp"]
-)
+@pytest.mark.parametrize("moment", ["01_initial", "02_powering_up", "03_flags", "04_comp_power", "05_noresp"])
 def test_every_reachable_node_state_reads_alike_as_text_and_json(moment: str) -> None:
     text = by_name(read_nodes(recorded(f"states/{moment}.nodes.txt")))
     from_json = by_name(read_nodes_json(recorded(f"states/{moment}.json")))
 
     assert len(text) == 24
-    assert {n: (x.usable, x.cpus_total, x.gpus) for n, x in from_json.items() if x.usable} == {
-        n: (x.usable, x.cpus_total, x.gpus) for n, x in text.items() if x.usable
-    }
+    assert from_json == text
 
 
 def test_only_the_nodes_whose_state_lets_a_job_in_are_usable() -> None:
@@ -217,7 +213,7 @@ def test_only_the_nodes_whose_state_lets_a_job_in_are_usable() -> None:
     assert by_name(nodes)["n01"].flags == {"PLANNED"}
 
 
-# --- partitions --------------------------------------------------------------------------------------------
+# --- partitions ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("capture", CAPTURES)
@@ -275,7 +271,7 @@ def test_groups_of_sinfo_json_add_up_to_the_nodes() -> None:
         assert group["cpus"]["total"] == total
 
 
-# --- queue ---------------------------------------------------------------------------------------------------
+# --- queue ---------------------------------------------------------------------------------------
 
 
 def _queue_of_capture(capture: str) -> str:
@@ -390,7 +386,7 @@ def _queue_of_version(version: str) -> str:
     return queue_text(*rows)
 
 
-# --- the rest --------------------------------------------------------------------------------------------------
+# --- the rest ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("capture", CAPTURES)
@@ -464,3 +460,24 @@ def test_what_is_used_of_a_qos_is_told_from_its_limit() -> None:
 )
 def test_a_document_tells_its_schema(document: str, parser: str) -> None:
     assert data_parser(json.loads(recorded(document))) == parser
+
+
+def test_a_reservation_of_gpus_leaves_unknown_what_remains_of_its_nodes() -> None:
+    text = recorded("versions/22.05/scontrol_res.txt")
+    with_gpus = text.replace("TRES=cpu=4 ", "TRES=cpu=4,gres/gpu=1 ")
+
+    assert partly_reserved(text) == {"s01": 4}
+    assert with_gpus != text
+    assert partly_reserved(with_gpus) == {}
+
+
+def test_a_node_that_one_reservation_takes_in_part_and_another_whole_is_taken_whole() -> None:
+    text = recorded("versions/22.05/scontrol_res.txt")
+
+    assert partly_reserved(text.replace("Nodes=c003 ", "Nodes=c003,s01 ")) == {}
+
+
+def test_a_reservation_that_is_not_active_takes_nothing_yet() -> None:
+    text = recorded("versions/22.05/scontrol_res.txt")
+
+    assert partly_reserved(text.replace("State=ACTIVE", "State=INACTIVE")) == {}

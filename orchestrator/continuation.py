@@ -1,0 +1,41 @@
+"""What a waking agent is told it may do next, as skill calls with arguments. Pure."""
+
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+from orchestrator.lifecycle import Cause, TaskState
+
+Action: TypeAlias = dict[str, Any]
+
+
+def _call(skill: str, why: str, **arguments: Any) -> Action:
+    return {"skill": skill, "arguments": arguments, "why": why}
+
+
+def next_actions(task: str, state: TaskState, cause: Cause | None = None) -> Sequence[Action]:
+    """Return the useful skill calls for a task in this state; never more than four."""
+    result = _call("get_result", "manifest, attempts and times", task=task)
+    log = _call("read_log", "the end of the error output", task=task, stream="stderr", offset=-8192)
+    match state:
+        case TaskState.SUCCEEDED:
+            return (result, _call("read_log", "the output", task=task, stream="stdout"))
+        case TaskState.FAILED:
+            again = _call("replan", "see where it would run now", task=task)
+            return (result, log) if cause is not Cause.DISPATCH_REJECTED else (result, again)
+        case TaskState.UNSCHEDULABLE:
+            return (
+                result,
+                _call("replan", "try again, with a changed envelope or fewer exclusions", task=task),
+                _call("cancel", "give the task up", task=task),
+            )
+        case TaskState.ATTENTION:
+            return (
+                result,
+                log,
+                _call("replan", "place it anew", task=task),
+                _call("cancel", "give up", task=task),
+            )
+        case TaskState.CANCELLED:
+            return (result,)
+        case _:
+            return (_call("cancel", "stop it", task=task),)

@@ -1,0 +1,284 @@
+"""One control cycle of one system: load what is due → decide → ask the site → apply, attempt by attempt.
+
+All attempts of a connection are looked at in one request; no transaction is open meanwhile. One bad row
+costs only itself. The lock keeps it to one worker at a time, and a killed worker's lock goes with it.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+import structlog
+from django.db import DatabaseError, transaction
+from django.db.models import Q
+
+from federation.ledger import record
+from federation.links import open_link
+from federation.locks import only_one
+from federation.models import Connection, System
+from federation.selectors import profile_of
+from orchestrator.continuation import next_actions
+from orchestrator.dispatch import dispatch
+from orchestrator.lifecycle import ATTEMPT_MOVES, TASK_MOVES, AttemptState, TaskState, is_terminal
+from orchestrator.models import Attempt, Task
+from orchestrator.observation import AttemptFacts, Fold, absent, seen, unseen
+from orchestrator.services.attempts import apply_fold
+from orchestrator.services.moves import move_task, task_event
+from providers.contracts import Dialect, Link
+from providers.errors import FacetError
+from providers.registry import dialect
+from providers.types import Batch, BatchReply, FileEntry, JobRef, ListFiles, Observation
+
+log = structlog.get_logger(__name__)
+
+_AT_ONCE = 500
+"""Attempts of one connection looked at in one request; the rest is due again at once."""
+_CANCEL_AGAIN = timedelta(seconds=20)
+_NO_ANSWER_PAUSE = timedelta(seconds=10)
+_SLOWEST_LOOK_S = 60.0
+ATTENTION_AFTER = timedelta(minutes=30)
+"""How long an attempt may stay unseen before a person is asked."""
+_FILES = "facet.files."
+
+_ENDED = [state.value for state in ATTEMPT_MOVES if is_terminal(ATTEMPT_MOVES, state)]
+
+
+@dataclass(slots=True)
+class Looked:
+    """What one request to a site brought for the attempts of one connection."""
+
+    folds: dict[int, Fold] = field(default_factory=dict)
+    """By attempt row."""
+    cancels_sent: set[int] = field(default_factory=set)
+    refusals: dict[int, str] = field(default_factory=dict)
+    files: dict[int, tuple[FileEntry, ...]] = field(default_factory=dict)
+    answered: bool = True
+
+
+def systems_with_work(*, now: datetime) -> list[int]:
+    """Return the systems that have an attempt due; the index makes it independent of history."""
+    due = Attempt.objects.filter(due_at__lte=now).exclude(state__in=_ENDED)
+    return list(due.order_by("system_id").values_list("system_id", flat=True).distinct())
+
+
+def tasks_with_work(*, now: datetime, limit: int = 500) -> list[int]:
+    """Return the tasks that are due themselves."""
+    return list(Task.objects.filter(due_at__lte=now).order_by("due_at").values_list("pk", flat=True)[:limit])
+
+
+def control_system(system_id: int, *, now: datetime) -> int:
+    """Run one cycle for a system; return how many attempts were looked at (0: another worker is at it)."""
+    with only_one(f"control:{system_id}") as mine:
+        if not mine:
+            return 0
+        system = System.objects.select_related("profile").get(pk=system_id)
+        looked_at = 0
+        for connection, attempts in _due(system, now=now).items():
+            waiting = [attempt for attempt in attempts if attempt.state != AttemptState.PLANNED]
+            _hand_out_again(
+                [attempt for attempt in attempts if attempt.state == AttemptState.PLANNED], now=now
+            )
+            if waiting:
+                looked = _look(system, connection, waiting, now=now)
+                _apply_all(system, waiting, looked, now=now)
+                looked_at += len(waiting)
+        return looked_at
+
+
+def _due(system: System, *, now: datetime) -> Mapping[Connection, list[Attempt]]:
+    rows = (
+        Attempt.objects.filter(system=system, due_at__lte=now)
+        .exclude(state__in=_ENDED)
+        .select_related("connection__system", "system", "task__group")
+        .order_by("due_at")[:_AT_ONCE]
+    )
+    grouped: dict[Connection, list[Attempt]] = {}
+    for attempt in rows:
+        grouped.setdefault(attempt.connection, []).append(attempt)
+    return grouped
+
+
+def _hand_out_again(attempts: Iterable[Attempt], *, now: datetime) -> None:
+    """Dispatch planned attempts whose first dispatcher never came."""
+    for attempt in attempts:
+        Attempt.objects.filter(pk=attempt.pk, state=AttemptState.PLANNED).update(
+            due_at=now + _NO_ANSWER_PAUSE
+        )
+        dispatch(attempt.pk, now=now)
+
+
+def _ref(attempt: Attempt) -> JobRef:
+    return JobRef(
+        submit_key=attempt.submit_key,
+        job_id=attempt.job_id or None,
+        submitted_at=attempt.submitted_at or attempt.dispatch_started_at,
+    )
+
+
+def _look(system: System, connection: Connection, attempts: Sequence[Attempt], *, now: datetime) -> Looked:
+    speaks = dialect(system.dialect)
+    try:
+        link = open_link(connection)
+        looked = _ask(speaks, link, attempts, now=now)
+    except FacetError as error:
+        log.info("site gave no answer", system=system.slug, connection=connection.handle, error=str(error))
+        reason = str(error)
+        folds = {attempt.pk: unseen(_facts(attempt), reason, now=now) for attempt in attempts}
+        return Looked(folds=folds, answered=False)
+    ended = [attempt for attempt in attempts if _ends(looked.folds.get(attempt.pk))]
+    if ended:
+        looked.files = _list_files(link, ended)
+    return looked
+
+
+def _ends(fold: Fold | None) -> bool:
+    return fold is not None and fold.target is not None and is_terminal(ATTEMPT_MOVES, fold.target)
+
+
+def _ask(speaks: Dialect, link: Link, attempts: Sequence[Attempt], *, now: datetime) -> Looked:
+    refs = [_ref(attempt) for attempt in attempts]
+    since = min((ref.submitted_at for ref in refs if ref.submitted_at), default=now)
+    observing = speaks.observe(refs, since=since - timedelta(minutes=5))
+    to_cancel = [attempt for attempt in attempts if _cancel_is_due(attempt, now=now)]
+    cancelling = speaks.cancel([_ref(attempt) for attempt in to_cancel]) if to_cancel else None
+    operations = (*(cancelling.operations if cancelling else ()), *observing.operations)
+    deadline_s = observing.deadline_s + (cancelling.deadline_s if cancelling else 0)
+    reply = link.run(Batch(operations=operations, deadline_s=deadline_s))
+    looked = Looked()
+    if cancelling is not None:
+        _read_cancels(speaks, reply, to_cancel, looked)
+    observations = speaks.read_observe(reply, refs, now=now)
+    for attempt in attempts:
+        looked.folds[attempt.pk] = _fold(attempt, observations, now=now)
+    return looked
+
+
+def _cancel_is_due(attempt: Attempt, *, now: datetime) -> bool:
+    if attempt.cancel_requested_at is None or attempt.state == AttemptState.DISPATCHING:
+        return False
+    return attempt.cancel_sent_at is None or now - attempt.cancel_sent_at >= _CANCEL_AGAIN
+
+
+def _read_cancels(speaks: Dialect, reply: BatchReply, attempts: Sequence[Attempt], looked: Looked) -> None:
+    answers = speaks.read_cancel(reply, [_ref(attempt) for attempt in attempts])
+    for attempt in attempts:
+        said = answers.get(attempt.submit_key)
+        if said == "":
+            looked.cancels_sent.add(attempt.pk)
+        elif said:
+            looked.refusals[attempt.pk] = said
+
+
+def _facts(attempt: Attempt) -> AttemptFacts:
+    return AttemptFacts(
+        state=AttemptState(attempt.state),
+        observed_at=attempt.observed_at,
+        unseen_since=attempt.unseen_since,
+        looks_without_trace=attempt.looks_without_trace,
+        dispatch_deadline_at=attempt.dispatch_deadline_at,
+        cancel_reason=attempt.cancel_reason,
+    )
+
+
+def _fold(attempt: Attempt, observations: Mapping[str, Observation | None], *, now: datetime) -> Fold:
+    facts = _facts(attempt)
+    if attempt.submit_key not in observations:
+        return unseen(facts, "the scheduler's answer was incomplete", now=now)
+    observation = observations[attempt.submit_key]
+    return absent(facts, now=now) if observation is None else seen(facts, observation, now=now)
+
+
+def _list_files(link: Link, attempts: Sequence[Attempt]) -> dict[int, tuple[FileEntry, ...]]:
+    """Return what each ended attempt left in its folder; an attempt is left out where the site cannot say."""
+    wanted = {f"{_FILES}{attempt.pk}": attempt for attempt in attempts if attempt.workdir}
+    if not wanted:
+        return {}
+    operations = tuple(ListFiles(name=name, path=attempt.workdir) for name, attempt in wanted.items())
+    try:
+        reply = link.run(Batch(operations=operations, deadline_s=30))
+    except FacetError as error:
+        log.info("files could not be listed", error=str(error))
+        return {}
+    return {
+        attempt.pk: reply.replies[name].files
+        for name, attempt in wanted.items()
+        if name in reply.replies and reply.replies[name].rc == 0
+    }
+
+
+def _apply_all(system: System, attempts: Sequence[Attempt], looked: Looked, *, now: datetime) -> None:
+    for attempt in attempts:
+        fold = looked.folds[attempt.pk]
+        try:
+            with transaction.atomic():
+                _apply(system, attempt, fold, looked, now=now)
+        except (FacetError, DatabaseError) as error:
+            log.warning("attempt could not be moved", attempt=attempt.handle, error=str(error))
+
+
+def _apply(system: System, attempt: Attempt, fold: Fold, looked: Looked, *, now: datetime) -> None:
+    # Locks in one order, task before attempt, so that a cancel or replan meanwhile is seen.
+    task = (
+        Task.objects.select_for_update(no_key=True, of=("self",))
+        .select_related("group")
+        .get(pk=attempt.task_id)
+    )
+    attempt.task = task
+    if attempt.pk in looked.cancels_sent:
+        Attempt.objects.filter(pk=attempt.pk).update(cancel_sent_at=now)
+    if attempt.pk in looked.refusals:
+        fold.changes.setdefault(
+            "reason_explained", f"The site refused to cancel: {looked.refusals[attempt.pk]}"
+        )
+    due_at = _next_look(system, attempt, fold, answered=looked.answered, now=now)
+    apply_fold(attempt, fold, now=now, due_at=due_at, files=looked.files.get(attempt.pk))
+    _ask_a_person(task, attempt, now=now)
+
+
+def _next_look(system: System, attempt: Attempt, fold: Fold, *, answered: bool, now: datetime) -> datetime:
+    """Return when to look again: often while things are new, more slowly the longer nothing changes."""
+    if not answered:
+        return now + _NO_ANSWER_PAUSE
+    assert system.profile_id is not None  # noqa: S101  # attempts are placed by a profile
+    base = profile_of(system.profile_id).probe.observe_s
+    if (
+        fold.target is not None
+        or attempt.cancel_requested_at is not None
+        or fold.changes.get("looks_without_trace")
+    ):
+        return now + timedelta(seconds=base)
+    since = attempt.started_at or attempt.submitted_at or attempt.planned_at
+    age_s = max(0.0, (now - since).total_seconds())
+    return now + timedelta(seconds=min(_SLOWEST_LOOK_S, base + age_s / 60))
+
+
+def _ask_a_person(task: Task, attempt: Attempt, *, now: datetime) -> None:
+    """Put a task to attention whose accepted attempt has been out of sight for long."""
+    if attempt.state != AttemptState.UNKNOWN or task.attempt_id != attempt.pk:
+        return
+    if attempt.unseen_since is None or now - attempt.unseen_since < ATTENTION_AFTER:
+        return
+    state = TaskState(task.state)
+    if TaskState.ATTENTION not in TASK_MOVES[state]:
+        return
+    reason = f"{attempt.system.slug} has not shown job {attempt.job_id or attempt.submit_key} since " + (
+        attempt.observed_at.isoformat(timespec="seconds") if attempt.observed_at else "it was submitted"
+    )
+    move_task(task, TaskState.ATTENTION, now=now, reason=reason)
+    event = task_event(
+        task,
+        "task.attention",
+        f"{task.name}: {reason}",
+        attempt=attempt,
+        next_actions=next_actions(task.handle, TaskState.ATTENTION),
+    )
+    record([event], now=now)
+
+
+def rebind(*, now: datetime) -> int:
+    """Make every open attempt due now, as after a restart; return how many there are."""
+    return (
+        Attempt.objects.exclude(state__in=_ENDED)
+        .filter(Q(due_at__isnull=True) | Q(due_at__gt=now))
+        .update(due_at=now)
+    )

@@ -1,0 +1,96 @@
+"""From a task and its attempt to the job a dialect renders. Pure."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from federation.profile import ProfileDocument
+from providers.types import JobRequest
+
+
+@dataclass(frozen=True, slots=True)
+class JobFacts:
+    """What the request is made of besides the task's spec."""
+
+    task: str
+    attempt_number: int
+    submit_key: str
+    partition: str
+    account: str
+    qos: str
+    shape: Mapping[str, Any]
+    gpu_spelling: str | None
+    """The site's spelling of the granted GPU type."""
+    container_runtime: str | None
+    container_image: str | None
+    remote_user: str
+    home: str
+
+
+@dataclass(frozen=True, slots=True)
+class Folder:
+    """Where an attempt's own files live at the site."""
+
+    path: str
+    stdout: str
+    stderr: str
+
+
+def folder(profile: ProfileDocument, facts: JobFacts) -> Folder:
+    """Return the attempt's own folder: the profile's pattern, then task and attempt."""
+    home = facts.home or (profile.home or "/home/{user}").replace("{user}", facts.remote_user)
+    base = (
+        profile.workdir.replace("{home}", home.rstrip("/"))
+        .replace("{user}", facts.remote_user)
+        .replace("{account}", facts.account)
+    )
+    path = f"{base.rstrip('/')}/{facts.task}/{facts.attempt_number}"
+    return Folder(path, f"{path}/stdout.log", f"{path}/stderr.log")
+
+
+def job_request(spec: Mapping[str, Any], profile: ProfileDocument, facts: JobFacts, name: str) -> JobRequest:
+    """Return the job in a scheduler's terms."""
+    where = folder(profile, facts)
+    partition = profile.partitions.get(facts.partition)
+    switches, environment, shape = profile.scheduler, spec["environment"], facts.shape
+    command = spec["command"]
+    uses_conda = environment["conda"] is not None
+    return JobRequest(
+        submit_key=facts.submit_key,
+        name=name,
+        partition=facts.partition,
+        account=facts.account or None,
+        qos=facts.qos or None,
+        reservation=switches.reservation,
+        nodes=shape["nodes"],
+        cpus=shape["cpus"],
+        gpus=shape["gpus"],
+        gpu_type=facts.gpu_spelling if switches.name_gpu_type and shape["gpus"] else None,
+        gpu_spelling=(partition.gpu_spelling if partition else None) or switches.gpu_spelling,
+        memory_mib=shape["memory_mib"],
+        memory_spelling=switches.memory_spelling,
+        walltime_s=shape["walltime_s"],
+        constraint=partition.constraint if partition else None,
+        workdir=spec["workdir"] or where.path,
+        stdout_path=where.stdout,
+        stderr_path=where.stderr,
+        modules=tuple(environment["modules"]),
+        conda=environment["conda"],
+        container_runtime=facts.container_runtime,
+        container_image=facts.container_image,
+        variables={**profile.environment.variables, **environment["variables"], **_own_variables(facts)},
+        setup=(
+            *profile.environment.setup,
+            *(profile.environment.conda_setup if uses_conda else ()),
+            *environment["setup"],
+        ),
+        requeue="preempted" in spec["retry"]["on"],
+        extra_directives=switches.extra_directives,
+        argv=tuple(command) if isinstance(command, list) else None,
+        shell_command=command if isinstance(command, str) else None,
+        script=spec["script"],
+    )
+
+
+def _own_variables(facts: JobFacts) -> dict[str, str]:
+    return {"FACET_TASK": facts.task, "FACET_ATTEMPT": str(facts.attempt_number)}

@@ -1,0 +1,121 @@
+"""Plans and digests of one set of records, computed once and shared by every decision made on them.
+
+Choices made meanwhile are reserved here, so that each task of a group is planned behind the ones before it.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+
+from federation.types import NodeView, ResourceRecord
+from orchestrator.placement import trace
+from orchestrator.placement.capacity import Layout, NodeKind, node_kinds
+from orchestrator.placement.model import PlacementModel
+from orchestrator.placement.plan import PartitionPlan, build_plan
+
+
+@dataclass(frozen=True, slots=True)
+class Commitment:
+    """A choice made since the snapshot, to be planned behind."""
+
+    system: str
+    partition: str
+    account: str | None
+    layout: Layout
+    runtime_s: int
+    amount: Decimal
+
+
+class PlanCache:
+    """Plans of one instant, memoized by the identity of the queue and nodes they were made from.
+
+    Use one cache for one set of records and one `now`; it keeps them alive, so identities stay unique.
+    Own choices reserved here delay, count and cost for every later question to the same cache.
+    """
+
+    def __init__(self) -> None:
+        """Start with no plan and no commitment."""
+        self._plans: dict[tuple[object, ...], PartitionPlan] = {}
+        self._kinds: dict[int, tuple[tuple[NodeView, ...], tuple[NodeKind, ...]]] = {}
+        self._commitments: list[Commitment] = []
+        self._models: dict[int, tuple[PlacementModel, str]] = {}
+        self._records: dict[int, tuple[ResourceRecord, str]] = {}
+        self._live: dict[tuple[int, int], tuple[ResourceRecord, str]] = {}
+
+    def kinds_of(self, nodes: tuple[NodeView, ...]) -> tuple[NodeKind, ...]:
+        """Return the kinds of a tuple of nodes, computed once."""
+        found = self._kinds.get(id(nodes))
+        if found is None:
+            found = self._kinds[id(nodes)] = (nodes, node_kinds(nodes))
+        return found[1]
+
+    def plan_of(self, record: ResourceRecord, *, now: datetime, model: PlacementModel) -> PartitionPlan:
+        """Return the plan of a record's partition with every commitment made there."""
+        key = (
+            record.system,
+            record.partition,
+            id(record.queue),
+            id(record.nodes),
+            record.own_priority,
+            record.user,
+            record.limits,
+            record.maintenance,
+            record.is_exclusive,
+            now,
+            id(model),
+        )
+        plan = self._plans.get(key)
+        if plan is None:
+            self.digest_of(model)
+            plan = self._plans[key] = build_plan(record, now=now, model=model)
+        for commitment in self._commitments[plan.reserved :]:
+            if (commitment.system, commitment.partition) == (record.system, record.partition):
+                plan.reserve(commitment.layout, commitment.runtime_s)
+        plan.reserved = len(self._commitments)
+        return plan
+
+    def commit(self, commitment: Commitment) -> None:
+        """Put a choice into every plan of its partition, made or still to be made."""
+        self._commitments.append(commitment)
+
+    def committed_jobs(self, system: str) -> int:
+        """Return how many choices were made at a system."""
+        return sum(commitment.system == system for commitment in self._commitments)
+
+    def committed_amount(self, system: str, account: str | None) -> Decimal:
+        """Return what the choices made on an account will be charged at most."""
+        return sum(
+            (c.amount for c in self._commitments if (c.system, c.account) == (system, account)), Decimal(0)
+        )
+
+    def digest_of(self, model: PlacementModel) -> str:
+        """Return the digest of a model, computed once."""
+        found = self._models.get(id(model))
+        if found is None:
+            found = self._models[id(model)] = (model, trace.digest(model))
+        return found[1]
+
+    def record_digest(self, record: ResourceRecord) -> str:
+        """Return the digest of a record, computed once."""
+        found = self._records.get(id(record))
+        if found is None:
+            digest = trace.record_digest(record, self.live_digest(record))
+            found = self._records[id(record)] = (record, digest)
+        return found[1]
+
+    def live_digest(self, record: ResourceRecord) -> str:
+        """Return the digest of a record's nodes and queue: the snapshot's handle where there is one.
+
+        A snapshot never changes, so its handle stands for its content; computed once otherwise.
+        """
+        if record.snapshot_id is not None:
+            return record.snapshot_id
+        key = (id(record.nodes), id(record.queue))
+        found = self._live.get(key)
+        if found is None:
+            found = self._live[key] = (record, trace.digest([record.nodes, record.queue]))
+        return found[1]
+
+    def commitments_digest(self) -> str:
+        """Return the digest of every choice reserved so far."""
+        return trace.digest(self._commitments)

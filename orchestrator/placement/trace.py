@@ -1,0 +1,93 @@
+"""Decisions as bytes: the same inputs give the same JSON, and a hash names the inputs.
+
+JSON has sorted keys, no spaces, decimals as strings and instants as ISO 8601 in UTC.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import fields, is_dataclass
+from datetime import UTC, datetime
+from decimal import Decimal
+from enum import Enum
+from hashlib import sha256
+
+from pydantic import BaseModel, JsonValue
+
+from federation.types import ResourceRecord
+from orchestrator.placement.types import Decision
+
+
+def canonical(value: object) -> JsonValue:
+    """Return plain JSON for any value of the core; sets and mappings in sorted order.
+
+    Raises:
+        TypeError: the value is of no known kind.
+    """
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    if isinstance(value, Enum):
+        return str(value.value)
+    if isinstance(value, str):
+        return value
+    if isinstance(value, Decimal):
+        return str(value)
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).isoformat()
+    return _canonical_many(value)
+
+
+def _canonical_many(value: object) -> JsonValue:
+    if isinstance(value, BaseModel):
+        return canonical(value.model_dump(by_alias=True))
+    if is_dataclass(value) and not isinstance(value, type):
+        return {each.name: canonical(getattr(value, each.name)) for each in fields(value)}
+    if isinstance(value, Mapping):
+        pairs = [(_word(key), canonical(each)) for key, each in value.items()]
+        return dict(sorted(pairs, key=lambda pair: pair[0]))
+    if isinstance(value, set | frozenset):
+        return sorted((canonical(each) for each in value), key=str)
+    if isinstance(value, tuple | list):
+        return [canonical(each) for each in value]
+    raise TypeError(type(value).__name__)
+
+
+def _word(key: object) -> str:
+    return "/".join(_word(part) for part in key) if isinstance(key, tuple) else str(canonical(key))
+
+
+def encode(value: JsonValue) -> bytes:
+    """Return JSON bytes in the one form used for storage and hashes."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def decision_json(decision: Decision) -> dict[str, JsonValue]:
+    """Return a decision as plain JSON, with the field names of the public trace."""
+    dumped = canonical(decision)
+    if not isinstance(dumped, dict):
+        raise TypeError(type(dumped).__name__)
+    return dumped
+
+
+def decision_bytes(decision: Decision) -> bytes:
+    """Return a decision as canonical bytes."""
+    return encode(decision_json(decision))
+
+
+def digest(value: object) -> str:
+    """Return the SHA-256 of a value's canonical bytes, in hexadecimal."""
+    return sha256(encode(canonical(value))).hexdigest()
+
+
+def record_digest(record: ResourceRecord, live_digest: str) -> str:
+    """Return the digest of a record, its nodes and queue standing for themselves by their own digest."""
+    plain = {
+        each.name: canonical(getattr(record, each.name))
+        for each in fields(record)
+        if each.name not in {"nodes", "queue"}
+    }
+    return sha256(encode({**plain, "live": live_digest})).hexdigest()
+
+
+def input_hash(parts: Mapping[str, object], record_digests: Iterable[str]) -> str:
+    """Return the hash of everything a decision was made from."""
+    return digest({**parts, "records": list(record_digests)})

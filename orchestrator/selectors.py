@@ -1,0 +1,296 @@
+"""Reading tasks, attempts, decisions and events, always for one user."""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+from django.contrib.auth.models import AbstractBaseUser
+from django.db.models import Count, Q, QuerySet
+
+from federation.models import Event
+from orchestrator.continuation import next_actions
+from orchestrator.lifecycle import Cause, TaskState
+from orchestrator.models import Attempt, Decision, Envelope, Group, Manifest, Task, Transfer
+from orchestrator.shown import (
+    AttemptShown,
+    EnvelopeShown,
+    EventShown,
+    GroupShown,
+    TaskShown,
+    Timeline,
+    TimelineEntry,
+    TransferShown,
+)
+
+
+def tasks(user: AbstractBaseUser) -> QuerySet[Task]:
+    """Return this user's tasks, newest first, with what showing them needs."""
+    return (
+        Task.objects.filter(user_id=user.pk)
+        .select_related(
+            "envelope", "group", "manifest", "attempt__system", "attempt__decision", "attempt__task"
+        )
+        .annotate(attempt_count=Count("attempts"))
+        .order_by("-id")
+    )
+
+
+def attempts(user: AbstractBaseUser) -> QuerySet[Attempt]:
+    """Return this user's attempts, newest first."""
+    rows = Attempt.objects.filter(task__user_id=user.pk)
+    return rows.select_related("system", "decision", "task").order_by("-id")
+
+
+def decisions(user: AbstractBaseUser) -> QuerySet[Decision]:
+    """Return this user's kept decisions, newest first."""
+    return Decision.objects.filter(user_id=user.pk).select_related("task").order_by("-id")
+
+
+def envelopes(user: AbstractBaseUser) -> QuerySet[Envelope]:
+    """Return this user's envelopes, newest first."""
+    return Envelope.objects.filter(user_id=user.pk).order_by("-id")
+
+
+def groups(user: AbstractBaseUser) -> QuerySet[Group]:
+    """Return this user's groups, newest first."""
+    return Group.objects.filter(user_id=user.pk).order_by("-id")
+
+
+def transfers(user: AbstractBaseUser) -> QuerySet[Transfer]:
+    """Return this user's transfers, newest first."""
+    return Transfer.objects.filter(user_id=user.pk).select_related("task").order_by("-id")
+
+
+def manifest_of(task: Task) -> Manifest | None:
+    """Return what a finished task left behind."""
+    return Manifest.objects.filter(task=task).first()
+
+
+def events(user: AbstractBaseUser) -> QuerySet[Event]:
+    """Return the events this user may see: their own, and those of systems they are connected to."""
+    return (
+        Event.objects.filter(
+            Q(user_id=user.pk)
+            | Q(user_id__isnull=True, system__in=_connected(user))
+            | Q(user_id__isnull=True, system="")
+        )
+        .filter(position__isnull=False)
+        .select_related("position")
+    )
+
+
+def _connected(user: AbstractBaseUser) -> QuerySet[object]:
+    return user.connections.values("system__slug")  # type: ignore[attr-defined,no-any-return]  # reverse name
+
+
+def events_after(
+    user: AbstractBaseUser,
+    cursor: int,
+    *,
+    types: Sequence[str] = (),
+    subject: str | None = None,
+    limit: int = 200,
+) -> list[EventShown]:
+    """Return the next events after a cursor, in commit order.
+
+    `types` may end in `.*`; `subject` is the subject itself, or a task, group, attempt, transfer or system.
+    """
+    rows = events(user).filter(position__seq__gt=cursor)
+    if types:
+        wanted = Q()
+        for word in types:
+            wanted |= Q(type__startswith=word[:-1]) if word.endswith(".*") else Q(type=word)
+        rows = rows.filter(wanted)
+    if subject:
+        rows = rows.filter(
+            Q(subject=subject)
+            | Q(task=subject)
+            | Q(group=subject)
+            | Q(attempt=subject)
+            | Q(transfer=subject)
+            | Q(system=subject)
+        )
+    return [show_event(row) for row in rows.order_by("position__seq")[:limit]]
+
+
+def show_event(event: Event) -> EventShown:
+    """Return an event as the outside sees it."""
+    return EventShown(
+        id=event.handle,
+        cursor=event.position.seq,
+        type=event.type,
+        subject=event.subject,
+        task=event.task or None,
+        group=event.group or None,
+        attempt=event.attempt or None,
+        transfer=event.transfer or None,
+        system=event.system or None,
+        actor=event.actor,
+        on_behalf_of=event.on_behalf_of or None,
+        at=event.at,
+        state=event.state or None,
+        summary=event.summary,
+        data=event.data,
+        next_actions=event.next_actions,
+        wake=event.wake,
+    )
+
+
+def _span(start: datetime | None, end: datetime | None) -> int | None:
+    return None if start is None or end is None else max(0, round((end - start).total_seconds()))
+
+
+def show_attempt(attempt: Attempt) -> AttemptShown:
+    """Return an attempt as the outside sees it."""
+    return AttemptShown(
+        id=attempt.handle,
+        task=attempt.task.handle,
+        number=attempt.number,
+        state=attempt.state,
+        cause=attempt.cause or None,
+        system=attempt.system.slug,
+        partition=attempt.partition,
+        account=attempt.account or None,
+        qos=attempt.qos or None,
+        shape=attempt.shape,
+        decision=attempt.decision.handle,
+        predicted=attempt.predicted,
+        job_id=attempt.job_id or None,
+        state_raw=attempt.state_raw or None,
+        reason_raw=attempt.reason_raw or None,
+        reason_explained=attempt.reason_explained or None,
+        observed_at=attempt.observed_at,
+        planned_at=attempt.planned_at,
+        submitted_at=attempt.submitted_at,
+        eligible_at=attempt.eligible_at,
+        expected_start_at=attempt.expected_start_at,
+        started_at=attempt.started_at,
+        ended_at=attempt.ended_at,
+        finished_at=attempt.finished_at,
+        waited_s=_span(attempt.submitted_at, attempt.started_at),
+        ran_s=_span(attempt.started_at, attempt.ended_at),
+        exit_code=attempt.exit_code,
+        exit_signal=attempt.exit_signal,
+        restarts=attempt.restarts,
+        nodes=attempt.node_names,
+        workdir=attempt.workdir or None,
+        stdout=attempt.stdout_path or None,
+        stderr=attempt.stderr_path or None,
+        cancel_requested_at=attempt.cancel_requested_at,
+    )
+
+
+def show_task(task: Task) -> TaskShown:
+    """Return a task as the outside sees it; rows of `tasks()` need no further query."""
+    accepted = task.attempt
+    count = getattr(task, "attempt_count", None)
+    manifest = getattr(task, "manifest", None)
+    cause = Cause(task.cause) if task.cause else None
+    return TaskShown(
+        id=task.handle,
+        name=task.name,
+        objective=task.objective,
+        state=task.state,
+        cause=task.cause or None,
+        reason=task.reason or None,
+        system=accepted.system.slug if accepted else None,
+        partition=accepted.partition if accepted else None,
+        account=(accepted.account or None) if accepted else None,
+        shape=accepted.shape if accepted else None,
+        attempt=show_attempt(accepted) if accepted else None,
+        attempts=task.attempts.count() if count is None else count,
+        envelope=task.envelope.handle,
+        group=task.group.handle if task.group else None,
+        client_ref=task.client_ref or None,
+        manifest=manifest.handle if manifest else None,
+        submitted_by=task.actor,
+        cancel_requested=task.cancel_requested_at is not None,
+        created_at=task.created_at,
+        updated_at=task.updated_at,
+        finished_at=task.finished_at,
+        next_actions=list(next_actions(task.handle, TaskState(task.state), cause)),
+    )
+
+
+def show_envelope(envelope: Envelope) -> EnvelopeShown:
+    """Return an envelope as the outside sees it."""
+    return EnvelopeShown(
+        id=envelope.handle,
+        source=envelope.source,
+        confidence=envelope.confidence,
+        envelope=envelope.body,
+        original=envelope.original,
+        rationale=envelope.rationale,
+        created_at=envelope.created_at,
+    )
+
+
+def show_group(group: Group) -> GroupShown:
+    """Return a group as the outside sees it."""
+    return GroupShown(
+        id=group.handle,
+        name=group.name,
+        objective=group.objective,
+        state=group.state,
+        created_at=group.created_at,
+        finished_at=group.finished_at,
+    )
+
+
+def show_transfer(transfer: Transfer) -> TransferShown:
+    """Return a transfer as the outside sees it."""
+    return TransferShown(
+        id=transfer.handle,
+        task=transfer.task.handle if transfer.task else None,
+        state=transfer.state,
+        source=transfer.source,
+        destination=transfer.destination,
+        reason=transfer.reason or None,
+        created_at=transfer.created_at,
+        finished_at=transfer.finished_at,
+    )
+
+
+def timeline(task: Task, *, now: datetime) -> Timeline:
+    """Return waiting and running of every attempt, and beside them what the decision expected."""
+    entries: list[TimelineEntry] = []
+    for attempt in task.attempts.select_related("system").order_by("number"):
+        entries += _predicted(attempt)
+        entries += _actual(attempt)
+    return Timeline(task=task.handle, now=now, entries=entries)
+
+
+def _entry(
+    attempt: Attempt, phase: str, start: datetime, end: datetime | None, *, predicted: bool = False
+) -> TimelineEntry:
+    return TimelineEntry(
+        attempt=attempt.handle,
+        number=attempt.number,
+        system=attempt.system.slug,
+        phase=phase,
+        start_at=start,
+        end_at=end,
+        predicted=predicted,
+        state=attempt.state,
+    )
+
+
+def _predicted(attempt: Attempt) -> list[TimelineEntry]:
+    if not attempt.predicted:
+        return []
+    start = attempt.planned_at + timedelta(seconds=attempt.predicted["wait_s"]["p50"])
+    end = start + timedelta(seconds=attempt.predicted["runtime_s"])
+    return [
+        _entry(attempt, "wait", attempt.planned_at, start, predicted=True),
+        _entry(attempt, "run", start, end, predicted=True),
+    ]
+
+
+def _actual(attempt: Attempt) -> list[TimelineEntry]:
+    began = attempt.submitted_at or attempt.planned_at
+    ended = attempt.ended_at or attempt.finished_at
+    if attempt.started_at is None:
+        return [_entry(attempt, "wait", began, ended)]
+    return [
+        _entry(attempt, "wait", began, attempt.started_at),
+        _entry(attempt, "run", attempt.started_at, ended),
+    ]

@@ -1,0 +1,1 @@
+"""The verbs: every write of tasks and attempts, each in one transaction with its events."""

@@ -1,0 +1,91 @@
+"""From what a caller said to the envelope a task is placed by, with the draft it rests on."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from federation.handles import new_handle
+from orchestrator.envelope.draft import Draft, draft_from_script
+from orchestrator.envelope.merge import Conflict, merge_script
+from orchestrator.envelope.types import Envelope as EnvelopeValue
+from orchestrator.envelope.types import EnvelopeInput
+from orchestrator.envelope.validate import read_envelope_input
+from orchestrator.models import Envelope
+from orchestrator.task_input import TaskInput
+from providers.errors import InvalidInput, NotFound
+
+
+@dataclass(frozen=True, slots=True)
+class Understood:
+    """The normalized envelope, and what the script said beside it."""
+
+    envelope: EnvelopeValue
+    draft: Draft | None = None
+    conflicts: tuple[Conflict, ...] = ()
+
+    def report(self) -> dict[str, Any]:
+        """Return what the caller should know of the reading, as JSON."""
+        draft = self.draft
+        return {
+            "conflicts": [
+                {"field": c.field, "envelope": c.envelope, "script": c.script} for c in self.conflicts
+            ],
+            "not_understood": [note.model_dump() for note in draft.not_understood] if draft else [],
+            "warnings": [note.model_dump() for note in (*draft.warnings, *draft.conflicts)] if draft else [],
+            "defaults": dict(self.envelope.rationale),
+        }
+
+
+def understand(task: TaskInput, *, user_id: int, pointer: str = "") -> Understood:
+    """Return the envelope of a task input.
+
+    Raises:
+        InvalidInput: with every fault by pointer.
+        NotFound: `envelope_id` names no envelope of this user.
+    """
+    if task.envelope_id is not None:
+        row = Envelope.objects.filter(handle=task.envelope_id, user_id=user_id).first()
+        if row is None:
+            raise NotFound(f"No envelope {task.envelope_id}.", pointer=f"{pointer}/envelope_id")
+        given = read_envelope_input(row.body, pointer=f"{pointer}/envelope_id")
+    else:
+        given = read_envelope_input(task.envelope or {}, pointer=f"{pointer}/envelope")
+    draft = _draft(task, pointer)
+    if draft is None:
+        return Understood(merge_script(given, _silent())[0])
+    envelope, conflicts = merge_script(given, draft)
+    return Understood(envelope, draft, conflicts)
+
+
+def _silent() -> Draft:
+    return Draft(given=EnvelopeInput(), envelope=None, source="user", confidence=1.0, rationale={})
+
+
+def _draft(task: TaskInput, pointer: str) -> Draft | None:
+    """Return what the script's directives say; None for a command, or a script without any."""
+    if task.script is None:
+        return None
+    try:
+        return draft_from_script(task.script, dialect=task.dialect)
+    except InvalidInput as error:
+        if any(code == "no_directives" for _, code, _ in error.problems):
+            return None
+        raise InvalidInput(
+            error.message,
+            problems=tuple((pointer + where, code, text) for where, code, text in error.problems),
+            remediation=error.remediation,
+        ) from None
+
+
+def keep_envelope(value: EnvelopeValue, *, user_id: int, now: datetime) -> Envelope:
+    """Store an envelope, original and normalized."""
+    return Envelope.objects.create(
+        handle=new_handle("env", now),
+        user_id=user_id,
+        source=value.source,
+        body=value.model_dump(mode="json", exclude={"original"}),
+        original=value.original,
+        confidence=value.confidence,
+        rationale=value.rationale,
+        created_at=now,
+    )

@@ -1,0 +1,211 @@
+"""Placing a task: read the federation, decide, keep the decision, plan the attempt. Touches no site."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from django.contrib.auth.models import AbstractBaseUser
+
+from federation import charges
+from federation.handles import new_handle
+from federation.ledger import Happening
+from federation.models import Connection, System
+from federation.selectors import records_for
+from orchestrator.continuation import next_actions
+from orchestrator.envelope.types import Envelope as EnvelopeValue
+from orchestrator.envelope.types import Range
+from orchestrator.experience import placement_model
+from orchestrator.lifecycle import TaskState
+from orchestrator.models import Attempt, Decision, Task
+from orchestrator.placement.place import place
+from orchestrator.placement.types import Decision as DecisionValue
+from orchestrator.placement.types import Selected
+from orchestrator.services.moves import move_task, task_event
+
+PICKED_UP_WITHIN = timedelta(seconds=10)
+"""A planned attempt that no dispatcher took by then is handed out again by the control cycle."""
+LOOK_AGAIN_AFTER = timedelta(seconds=60)
+"""How often an unschedulable task that may retry is placed again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """What became of placing: the kept decision, the planned attempt where there is one, and the events."""
+
+    decision: Decision
+    attempt: Attempt | None
+    happenings: Sequence[Happening]
+
+
+def decide(
+    user: AbstractBaseUser,
+    envelope: EnvelopeValue,
+    *,
+    now: datetime,
+    exclude_systems: Sequence[str] = (),
+    avoid: frozenset[tuple[str, str, str]] = frozenset(),
+    kind: str = "",
+) -> DecisionValue:
+    """Return the decision over this user's records now; nothing is kept."""
+    records = tuple(record for record in records_for(user, now=now) if record.key not in avoid)
+    return place(
+        envelope,
+        records,
+        now=now,
+        model=placement_model(user, kind=kind, now=now),
+        exclude_systems=tuple(exclude_systems),
+    )
+
+
+def keep(value: DecisionValue, *, user_id: int, task: Task | None, purpose: str, now: datetime) -> Decision:
+    """Store a decision under a handle of its own."""
+    handle = new_handle("dec", now)
+    body = value.model_copy(update={"id": handle}).model_dump(mode="json", by_alias=True)
+    chosen = value.selected
+    return Decision.objects.create(
+        handle=handle,
+        user_id=user_id,
+        task=task,
+        purpose=purpose,
+        input_hash=value.input_hash,
+        system=chosen.system if chosen else "",
+        partition=chosen.partition if chosen else "",
+        body=body,
+        created_at=now,
+    )
+
+
+def plan_attempt(task: Task, decision: Decision, chosen: Selected, *, now: datetime) -> Attempt:
+    """Create the next attempt for a decision and hold its charge."""
+    system = System.objects.get(slug=chosen.system)
+    connection = Connection.objects.get(user_id=task.user_id, system=system)
+    number = task.attempts.count() + 1
+    handle = new_handle("att", now)
+    attempt = Attempt.objects.create(
+        handle=handle,
+        task=task,
+        number=number,
+        decision=decision,
+        connection=connection,
+        system=system,
+        partition=chosen.partition,
+        account=chosen.account or "",
+        qos=chosen.qos or "",
+        shape=chosen.shape.model_dump(mode="json"),
+        predicted=chosen.estimates.model_dump(mode="json", by_alias=True),
+        submit_key=handle.removeprefix("att_"),
+        planned_at=now,
+        due_at=now + PICKED_UP_WITHIN,
+    )
+    charges.reserve(
+        user_id=task.user_id,
+        system_id=system.pk,
+        account=attempt.account,
+        attempt=handle,
+        amount=chosen.estimates.charge.amount,
+        now=now,
+    )
+    return attempt
+
+
+def place_task(
+    task: Task,
+    *,
+    purpose: str,
+    now: datetime,
+    actor: str = "facet",
+) -> Placed:
+    """Decide for a task, keep the decision, and plan the attempt or mark the task unschedulable.
+
+    Runs inside the caller's transaction; the caller records the events and hands the attempt out on commit.
+    """
+    envelope = _envelope_now(task)
+    excluded = tuple(task.excluded_systems)
+    never, avoid = _places(task.plan.get("never", [])), _places(task.plan.get("avoid", []))
+    value = decide(
+        task.user, envelope, now=now, exclude_systems=excluded, avoid=never | avoid, kind=task.kind
+    )
+    if value.selected is None and avoid:
+        # Better the same place again than none: what failed there may have passed.
+        value = decide(task.user, envelope, now=now, exclude_systems=excluded, avoid=never, kind=task.kind)
+    decision = keep(value, user_id=task.user_id, task=task, purpose=purpose, now=now)
+    if value.selected is None:
+        return _unschedulable(task, decision, value, now=now, actor=actor)
+    if TaskState(task.state) is not TaskState.PLACING:
+        move_task(task, TaskState.PLACING, now=now)
+    attempt = plan_attempt(task, decision, value.selected, now=now)
+    Task.objects.filter(pk=task.pk).update(attempt=attempt, due_at=None, not_before=None)
+    task.attempt, task.due_at, task.not_before = attempt, None, None
+    summary = _placed_summary(task, value.selected)
+    event = task_event(
+        task,
+        "task.placed",
+        summary,
+        attempt=attempt,
+        actor=actor,
+        data={
+            "decision": decision.handle,
+            "system": value.selected.system,
+            "partition": value.selected.partition,
+            "shape": attempt.shape,
+            "estimates": attempt.predicted,
+        },
+    )
+    return Placed(decision, attempt, (event,))
+
+
+def _places(rows: Sequence[Sequence[str]]) -> frozenset[tuple[str, str, str]]:
+    return frozenset((row[0], row[1], row[2]) for row in rows)
+
+
+def _envelope_now(task: Task) -> EnvelopeValue:
+    """Return the task's envelope, with the wall time that earlier attempts taught."""
+    envelope = EnvelopeValue.model_validate(task.envelope.body)
+    walltime_s = task.plan.get("walltime_s")
+    if not walltime_s:
+        return envelope
+    longer = Range(min=walltime_s, max=max(walltime_s, envelope.walltime_s.max))
+    return envelope.model_copy(update={"walltime_s": longer})
+
+
+def _placed_summary(task: Task, chosen: Selected) -> str:
+    wait = chosen.estimates.wait_s
+    return (
+        f"{task.name} goes to {chosen.system}/{chosen.partition}: "
+        f"expected to start in {wait.p50} s (90 % within {wait.p90} s)"
+    )
+
+
+def _unschedulable(
+    task: Task, decision: Decision, value: DecisionValue, *, now: datetime, actor: str
+) -> Placed:
+    reason = _why_nowhere(value)
+    again = now + LOOK_AGAIN_AFTER if task.spec["retry"]["max_attempts"] > 1 else None
+    if TaskState(task.state) is TaskState.UNSCHEDULABLE:
+        Task.objects.filter(pk=task.pk).update(due_at=again, reason=reason, updated_at=now)
+        return Placed(decision, None, ())
+    move_task(task, TaskState.UNSCHEDULABLE, now=now, reason=reason, due_at=again)
+    event = task_event(
+        task,
+        "task.unschedulable",
+        f"{task.name} fits nowhere: {reason}",
+        actor=actor,
+        data={"decision": decision.handle, "closest": decision.body["closest"]},
+        next_actions=next_actions(task.handle, TaskState.UNSCHEDULABLE),
+    )
+    return Placed(decision, None, (event,))
+
+
+def _why_nowhere(value: DecisionValue) -> str:
+    """Return the shortest true account of why no candidate is feasible."""
+    if not value.candidates:
+        return "no system is configured"
+    if value.closest is not None and value.closest.changes:
+        place_ = f"{value.closest.system}/{value.closest.partition}"
+        return f"closest is {place_}: {value.closest.changes[0].sentence}"
+    counts: dict[str, int] = {}
+    for candidate in value.candidates:
+        for rejection in candidate.rejections:
+            counts[rejection.code] = counts.get(rejection.code, 0) + 1
+    worst = sorted(counts, key=lambda code: (-counts[code], code))[:3]
+    return "rejected for " + ", ".join(f"{code} ({counts[code]})" for code in worst)

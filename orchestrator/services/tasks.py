@@ -1,0 +1,324 @@
+"""The verbs on tasks: submit, preview, cancel, replan, advance. Each one transaction, events included."""
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from django.contrib.auth.models import AbstractBaseUser
+from django.db import IntegrityError, transaction
+
+from federation import charges
+from federation.handles import new_handle
+from federation.ledger import record
+from federation.models import System
+from orchestrator.doorbell import ring
+from orchestrator.envelope.types import Envelope as EnvelopeValue
+from orchestrator.envelope.validate import read_envelope
+from orchestrator.lifecycle import ATTEMPT_MOVES, TASK_MOVES, AttemptState, Cause, TaskState, is_terminal
+from orchestrator.models import Attempt, Task
+from orchestrator.placement.types import Decision as DecisionValue
+from orchestrator.services.envelopes import Understood, keep_envelope, understand
+from orchestrator.services.moves import attempt_event, move_attempt, move_task, task_event
+from orchestrator.services.placing import LOOK_AGAIN_AFTER, Placed, decide, place_task
+from orchestrator.task_input import TaskInput, stored
+from providers.errors import Conflict, InvalidInput, NotFound
+from providers.reading import nearest, read
+
+CANCEL_AGAIN_AFTER_S = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Submitted:
+    """A task that now exists, and what was understood of it."""
+
+    task: Task
+    placed: Placed
+    understood: Understood
+
+
+def read_task(given: object, *, pointer: str = "") -> TaskInput:
+    """Return a task input.
+
+    Raises:
+        InvalidInput: with every fault by pointer.
+    """
+    return read(TaskInput, given, pointer=pointer, what="task")
+
+
+def submit_task(user: AbstractBaseUser, given: object, *, actor: str, now: datetime) -> Submitted:
+    """Accept a task, place it and plan its first attempt; the site is touched only after the commit.
+
+    Raises:
+        InvalidInput: the input cannot be read.
+        Conflict: `client_ref` was used for another task.
+    """
+    wanted = read_task(given)
+    _known_systems(wanted.envelope)
+    understood = understand(wanted, user_id=user.pk)
+    try:
+        with transaction.atomic():
+            submitted = _create(user, wanted, understood, actor=actor, now=now)
+    except IntegrityError as error:
+        if "one_task_per_client_ref" not in str(error):
+            raise
+        known = Task.objects.get(user_id=user.pk, client_ref=wanted.client_ref)
+        raise Conflict(
+            f"client_ref {wanted.client_ref!r} already names {known.handle}.",
+            remediation="Read that task, or choose another client_ref.",
+            task=known.handle,
+        ) from None
+    return submitted
+
+
+def _create(
+    user: AbstractBaseUser, wanted: TaskInput, understood: Understood, *, actor: str, now: datetime
+) -> Submitted:
+    envelope = keep_envelope(understood.envelope, user_id=user.pk, now=now)
+    spec = dict(stored(wanted))
+    task = Task.objects.create(
+        handle=new_handle("task", now),
+        user_id=user.pk,
+        actor=actor,
+        name=wanted.shown_name(),
+        objective=wanted.objective,
+        state=TaskState.ACCEPTED.value,
+        spec=spec,
+        envelope=envelope,
+        client_ref=wanted.client_ref,
+        kind=kind_of(spec),
+        created_at=now,
+        updated_at=now,
+    )
+    record([task_event(task, "task.accepted", f"{task.name} accepted", actor=actor)], now=now)
+    placed = place_task(task, purpose="submit", now=now, actor=actor)
+    record(placed.happenings, now=now)
+    _hand_out(placed)
+    return Submitted(task, placed, understood)
+
+
+def _hand_out(placed: Placed) -> None:
+    if placed.attempt is not None:
+        attempt_id = placed.attempt.pk
+        transaction.on_commit(lambda: ring("dispatch", attempt_id))
+
+
+def kind_of(spec: Mapping[str, Any]) -> str:
+    """Return the fingerprint of a kind of work: the same program in the same environment, at any size."""
+    command = spec["command"]
+    head = command[:2] if isinstance(command, list) else (command or spec["script"] or "").strip().split("\n")
+    environment = spec["environment"]
+    seen = [head, environment["modules"], environment["conda"], environment["container"]]
+    return hashlib.sha256(json.dumps(seen, sort_keys=True).encode()).hexdigest()[:32]
+
+
+def _known_systems(envelope: Mapping[str, Any] | None) -> None:
+    """Refuse a policy that names a system this installation does not know.
+
+    Raises:
+        InvalidInput: naming the nearest known system.
+    """
+    policy = (envelope or {}).get("policy")
+    if not isinstance(policy, dict):
+        return
+    known = set(System.objects.values_list("slug", flat=True))
+    problems = []
+    for field in ("allow_systems", "exclude_systems", "prefer"):
+        words = policy.get(field)
+        for number, word in enumerate(words if isinstance(words, list) else ()):
+            if isinstance(word, str) and word not in known:
+                where = f"/envelope/policy/{field}/{number}"
+                problems.append((where, "unknown_system", f"No system `{word}`." + nearest(word, known)))
+    if problems:
+        raise InvalidInput("The policy names unknown systems.", problems=tuple(problems))
+
+
+def preview(
+    user: AbstractBaseUser, given: object, *, now: datetime
+) -> tuple[DecisionValue, Understood | None]:
+    """Return the decision a task or a bare envelope would get; nothing is kept.
+
+    Raises:
+        InvalidInput: the input cannot be read.
+    """
+    if isinstance(given, dict) and not {"command", "script", "envelope", "envelope_id"} & given.keys():
+        return decide(user, read_envelope(given, pointer=""), now=now), None
+    if isinstance(given, dict) and not {"command", "script"} & given.keys():
+        given = {**given, "command": ["true"]}  # an envelope alone is enough to ask where it would run
+    wanted = read_task(given)
+    _known_systems(wanted.envelope)
+    understood = understand(wanted, user_id=user.pk)
+    value = decide(user, understood.envelope, now=now, kind=kind_of(stored(wanted)))
+    return value, understood
+
+
+def find_task(user: AbstractBaseUser, handle: object, *, lock: bool = False) -> Task:
+    """Return a task of this user.
+
+    Raises:
+        NotFound: no such task for this user.
+    """
+    rows = Task.objects.select_related("envelope", "group", "user", "attempt__system", "attempt__connection")
+    if lock:
+        rows = rows.select_for_update(no_key=True, of=("self",))
+    task = rows.filter(handle=handle, user_id=user.pk).first() if isinstance(handle, str) else None
+    if task is None:
+        raise NotFound(f"No task {handle!r}.", pointer="/task")
+    return task
+
+
+@transaction.atomic
+def cancel_task(user: AbstractBaseUser, handle: object, *, actor: str, now: datetime) -> Task:
+    """Cancel a task: at once where no job can exist, else when the site confirms. A finished task stays."""
+    task = find_task(user, handle, lock=True)
+    if is_terminal(TASK_MOVES, TaskState(task.state)) or task.cancel_requested_at is not None:
+        return task
+    Task.objects.filter(pk=task.pk).update(cancel_requested_at=now, updated_at=now)
+    task.cancel_requested_at = now
+    waiting = [attempt for attempt in _open_attempts(task) if not _end_unsent(attempt, now=now)]
+    for attempt in waiting:
+        _ask_to_cancel(attempt, "user", now=now)
+    if not waiting:
+        move_task(
+            task, TaskState.CANCELLED, now=now, cause=Cause.CANCELLED_BY_USER, reason="Cancelled as asked."
+        )
+        record([task_event(task, "task.cancelled", f"{task.name} cancelled", actor=actor)], now=now)
+    return task
+
+
+def _open_attempts(task: Task) -> list[Attempt]:
+    ended = [state.value for state in ATTEMPT_MOVES if is_terminal(ATTEMPT_MOVES, state)]
+    rows = task.attempts.select_for_update(no_key=True, of=("self",)).select_related("system", "task__group")
+    return list(rows.exclude(state__in=ended).order_by("number"))
+
+
+def _end_unsent(attempt: Attempt, *, now: datetime, target: AttemptState = AttemptState.CANCELLED) -> bool:
+    """End an attempt of which the site knows nothing yet; return whether that was so."""
+    if attempt.state != AttemptState.PLANNED:
+        return False
+    cause = Cause.CANCELLED_BY_USER if target is AttemptState.CANCELLED else None
+    move_attempt(attempt, target, now=now, cause=cause, cancel_requested_at=now)
+    charges.release(attempt=attempt.handle, now=now)
+    return True
+
+
+def _ask_to_cancel(attempt: Attempt, reason: str, *, now: datetime) -> None:
+    Attempt.objects.filter(pk=attempt.pk, cancel_requested_at=None).update(
+        cancel_requested_at=now, cancel_reason=reason
+    )
+    # A dispatching attempt is looked at when its answer is in; the others now.
+    Attempt.objects.filter(pk=attempt.pk).exclude(state=AttemptState.DISPATCHING).update(due_at=now)
+    system_id = attempt.system_id
+    transaction.on_commit(lambda: ring("control_system", system_id))
+
+
+@transaction.atomic
+def replan(
+    user: AbstractBaseUser,
+    handle: object,
+    *,
+    actor: str,
+    now: datetime,
+    exclude_systems: Sequence[str] = (),
+    envelope: object = None,
+) -> Task:
+    """Place a task anew: at once where no job exists, else when the site confirmed the old one's end.
+
+    Raises:
+        NotFound: no such task for this user.
+        Conflict: the task is finished, being cancelled, or running.
+        InvalidInput: the envelope cannot be read, or a system is unknown.
+    """
+    task = find_task(user, handle, lock=True)
+    _may_replan(task)
+    known = set(System.objects.values_list("slug", flat=True))
+    for number, word in enumerate(exclude_systems):
+        if word not in known:
+            message = f"No system `{word}`." + nearest(str(word), known)
+            raise InvalidInput(message, problems=((f"/exclude_systems/{number}", "unknown_system", message),))
+    columns: dict[str, Any] = {"excluded_systems": list(exclude_systems), "updated_at": now}
+    if envelope is not None:
+        columns["envelope"] = keep_envelope(read_envelope(envelope), user_id=user.pk, now=now)
+    Task.objects.filter(pk=task.pk).update(**columns)
+    for name, value in columns.items():
+        setattr(task, name, value)
+    summary = f"{task.name} is placed anew" + (
+        f", without {', '.join(exclude_systems)}" if exclude_systems else ""
+    )
+    record([task_event(task, "task.replanned", summary, actor=actor)], now=now)
+    if not _supersede(task, now=now):
+        _place_again(task, purpose="replan", now=now, actor=actor)
+    return task
+
+
+def _may_replan(task: Task) -> None:
+    state = TaskState(task.state)
+    if is_terminal(TASK_MOVES, state):
+        raise Conflict(f"{task.handle} is {state} and cannot be placed again.", remediation="Submit it anew.")
+    if task.cancel_requested_at is not None:
+        raise Conflict(f"{task.handle} is being cancelled.")
+    if state is TaskState.RUNNING:
+        raise Conflict(
+            f"{task.handle} is running and stays where it is.",
+            remediation="Cancel it first if it should run elsewhere.",
+        )
+
+
+def _supersede(task: Task, *, now: datetime) -> bool:
+    """Ask the open attempts to give way; return whether the site must confirm that first."""
+    waits = False
+    for attempt in _open_attempts(task):
+        if _end_unsent(attempt, now=now, target=AttemptState.SUPERSEDED):
+            summary = f"attempt {attempt.number} gives way before it was sent"
+            record([attempt_event(attempt, "attempt.superseded", summary)], now=now)
+        elif attempt.cancel_requested_at is None:
+            _ask_to_cancel(attempt, "superseded", now=now)
+            waits = True
+        else:
+            waits = True
+    return waits
+
+
+def _place_again(task: Task, *, purpose: str, now: datetime, actor: str = "facet") -> Placed:
+    placed = place_task(task, purpose=purpose, now=now, actor=actor)
+    record(placed.happenings, now=now)
+    _hand_out(placed)
+    return placed
+
+
+@transaction.atomic
+def advance_task(task_id: int, *, now: datetime) -> None:
+    """Do what a task waits for: its next attempt, or another try to place it. Safe to repeat."""
+    task = (
+        Task.objects.select_for_update(no_key=True, of=("self",), skip_locked=True)
+        .select_related("envelope", "group", "user")
+        .filter(pk=task_id)
+        .first()
+    )
+    if task is None or TaskState(task.state) not in (TaskState.PLACING, TaskState.UNSCHEDULABLE):
+        return
+    if task.due_at is None or task.due_at > now or task.cancel_requested_at is not None:
+        return
+    if _open_attempts(task):
+        Task.objects.filter(pk=task.pk).update(due_at=None)
+        return
+    if TaskState(task.state) is TaskState.UNSCHEDULABLE and not _has_room(task, now=now):
+        return
+    _place_again(task, purpose=task.plan.get("purpose", "retry"), now=now)
+
+
+def _has_room(task: Task, *, now: datetime) -> bool:
+    """Return whether an unschedulable task would fit somewhere now; only then is a new decision kept."""
+    value = decide(
+        task.user,
+        EnvelopeValue.model_validate(task.envelope.body),
+        now=now,
+        exclude_systems=task.excluded_systems,
+        kind=task.kind,
+    )
+    if value.selected is not None:
+        return True
+    Task.objects.filter(pk=task.pk).update(due_at=now + LOOK_AGAIN_AFTER)
+    return False

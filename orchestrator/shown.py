@@ -1,0 +1,153 @@
+"""Our objects as the outside sees them: one class each, for API, pages, MCP and events alike. Pure values."""
+
+from datetime import datetime
+from typing import Any
+
+from pydantic import Field
+
+from providers.types import Frozen
+
+
+class AttemptShown(Frozen):
+    """One try at one placement."""
+
+    id: str
+    task: str
+    number: int
+    state: str
+    cause: str | None
+    system: str
+    partition: str
+    account: str | None
+    qos: str | None
+    shape: dict[str, Any]
+    decision: str
+    predicted: dict[str, Any]
+    job_id: str | None
+    state_raw: str | None
+    reason_raw: str | None
+    reason_explained: str | None
+    observed_at: datetime | None
+    planned_at: datetime
+    submitted_at: datetime | None
+    eligible_at: datetime | None
+    expected_start_at: datetime | None
+    started_at: datetime | None
+    ended_at: datetime | None
+    finished_at: datetime | None
+    waited_s: int | None = Field(description="From submission to start, by the scheduler's own times.")
+    ran_s: int | None
+    exit_code: int | None
+    exit_signal: int | None
+    restarts: int
+    nodes: list[str]
+    workdir: str | None
+    stdout: str | None
+    stderr: str | None
+    cancel_requested_at: datetime | None
+
+
+class TaskShown(Frozen):
+    """The user's unit of work."""
+
+    id: str
+    name: str
+    objective: str
+    state: str
+    cause: str | None
+    reason: str | None
+    system: str | None
+    partition: str | None
+    account: str | None
+    shape: dict[str, Any] | None
+    attempt: AttemptShown | None = Field(description="The accepted attempt.")
+    attempts: int
+    envelope: str
+    group: str | None
+    client_ref: str | None
+    manifest: str | None
+    submitted_by: str
+    cancel_requested: bool
+    created_at: datetime
+    updated_at: datetime
+    finished_at: datetime | None
+    next_actions: list[dict[str, Any]]
+
+
+class EventShown(Frozen):
+    """One event. `cursor` is its place in commit order."""
+
+    id: str
+    cursor: int
+    type: str
+    subject: str
+    task: str | None
+    group: str | None
+    attempt: str | None
+    transfer: str | None
+    system: str | None
+    actor: str
+    on_behalf_of: str | None
+    at: datetime
+    state: str | None
+    summary: str
+    data: dict[str, Any]
+    next_actions: list[dict[str, Any]]
+    wake: str
+
+
+class EnvelopeShown(Frozen):
+    """A kept envelope: as given and as normalized."""
+
+    id: str
+    source: str
+    confidence: float | None
+    envelope: dict[str, Any]
+    original: dict[str, Any] | None
+    rationale: dict[str, str]
+    created_at: datetime
+
+
+class GroupShown(Frozen):
+    """Tasks answered for as one."""
+
+    id: str
+    name: str
+    objective: str
+    state: str
+    created_at: datetime
+    finished_at: datetime | None
+
+
+class TransferShown(Frozen):
+    """One movement of data."""
+
+    id: str
+    task: str | None
+    state: str
+    source: str
+    destination: str
+    reason: str | None
+    created_at: datetime
+    finished_at: datetime | None
+
+
+class TimelineEntry(Frozen):
+    """One stretch of an attempt's life; `predicted` entries are what was expected."""
+
+    attempt: str
+    number: int
+    system: str
+    phase: str
+    start_at: datetime
+    end_at: datetime | None
+    predicted: bool = False
+    state: str
+
+
+class Timeline(Frozen):
+    """A task's life so far and as it was expected."""
+
+    task: str
+    now: datetime
+    entries: list[TimelineEntry]

@@ -1,0 +1,176 @@
+"""What a caller may say of a task, and what it becomes. Pure."""
+
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BeforeValidator, Field, field_validator, model_validator
+
+from orchestrator.lifecycle import Cause
+from providers.types import Frozen
+
+_VARIABLE = re.compile(r"^[A-Za-z_][A-Za-z0-9_]*$")
+_MAX_SCRIPT_BYTES = 1024 * 1024
+
+RETRIED_BY_DEFAULT = (Cause.NODE_FAILURE, Cause.PREEMPTED, Cause.LOST, Cause.DISPATCH_REJECTED)
+"""What is no fault of the work itself."""
+
+
+def _one_line(value: str) -> str:
+    if any(ord(char) < 32 or ord(char) == 127 for char in value):
+        raise ValueError("must be one line without control characters")
+    return value
+
+
+Line = Annotated[
+    str, Field(max_length=500), BeforeValidator(lambda v: _one_line(v) if isinstance(v, str) else v)
+]
+
+
+class EnvironmentInput(Frozen):
+    """What is loaded before the work starts."""
+
+    modules: tuple[Line, ...] = ()
+    conda: Line | None = None
+    container: Line | None = Field(None, description="Image; the runtime is the envelope's or the system's.")
+    variables: dict[str, str] = Field(default_factory=dict)
+    setup: tuple[Annotated[str, Field(max_length=4000)], ...] = Field(
+        (), description="Shell lines run before the work."
+    )
+
+    @field_validator("variables")
+    @classmethod
+    def _names_are_variables(cls, value: dict[str, str]) -> dict[str, str]:
+        for name, text in value.items():
+            if not _VARIABLE.match(name):
+                raise ValueError(f"`{name[:40]}` is not a variable name (letters, digits, underscore)")
+            if "\0" in text:
+                raise ValueError(f"the value of `{name[:40]}` holds a NUL byte")
+        return value
+
+
+class RetryInput(Frozen):
+    """When to try again. Control-plane time-outs are never a reason."""
+
+    max_attempts: int = Field(3, ge=1, le=20)
+    on: tuple[Cause, ...] = RETRIED_BY_DEFAULT
+    extend_walltime_factor: float = Field(1.5, ge=1, le=10, allow_inf_nan=False)
+
+
+class ReplacementInput(Frozen):
+    """Whether a waiting attempt may move to a system where it would end earlier."""
+
+    enabled: bool = True
+    min_gain_s: int = Field(120, ge=0, le=30 * 86_400)
+
+
+class ContinuationInput(Frozen):
+    """Which events should wake whom."""
+
+    on: tuple[str, ...] = ()
+    subscriptions: tuple[str, ...] = ()
+
+
+class FileInput(Frozen):
+    """One file to bring or keep: where it is, and where it belongs under the working directory."""
+
+    uri: Annotated[str, Field(max_length=1000)]
+    path: Annotated[str, Field(max_length=500)] | None = None
+    bytes: int | None = Field(None, ge=0)
+    sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")] | None = None
+
+
+class BudgetInput(Frozen):
+    """What the task may cost at most."""
+
+    max_attempts: int | None = Field(None, ge=1)
+    max_charge: dict[str, float] = Field(default_factory=dict)
+
+
+class TaskInput(Frozen):
+    """A described piece of work."""
+
+    name: (
+        Annotated[
+            str,
+            Field(min_length=1, max_length=120),
+            BeforeValidator(lambda v: _one_line(v) if isinstance(v, str) else v),
+        ]
+        | None
+    ) = Field(None, description="Shown everywhere; the first word of the command when absent.")
+    objective: str = Field("", max_length=4000, description="Free text kept for people and agents.")
+    command: tuple[str, ...] | str | None = Field(None, description="Argument list, or one shell command.")
+    script: str | None = Field(
+        None, description="A whole batch script; its directives fill a silent envelope."
+    )
+    dialect: Literal["slurm", "pbs", "lsf", "flux", "sge", "cobalt", "oar"] | None = None
+    envelope: dict[str, Any] | None = Field(None, description="ResourceEnvelope.")
+    envelope_id: str | None = Field(None, description="Handle of an envelope drafted before.")
+    environment: EnvironmentInput = EnvironmentInput()
+    workdir: Line | None = Field(None, description="Absolute path at the site; absent: a folder of its own.")
+    inputs: tuple[FileInput, ...] = ()
+    outputs: tuple[FileInput, ...] = ()
+    retry: RetryInput = RetryInput()
+    replacement: ReplacementInput = ReplacementInput()
+    continuation: ContinuationInput = ContinuationInput()
+    budget: BudgetInput | None = None
+    group: str | None = None
+    client_ref: Line = ""
+
+    @field_validator("workdir")
+    @classmethod
+    def _is_absolute(cls, value: str | None) -> str | None:
+        if value is not None and not value.startswith("/"):
+            raise ValueError("must be an absolute path at the site, starting with /")
+        return value
+
+    @field_validator("command")
+    @classmethod
+    def _says_something(cls, value: tuple[str, ...] | str | None) -> tuple[str, ...] | str | None:
+        if value is None:
+            return None
+        words = (value,) if isinstance(value, str) else value
+        if not words or not words[0].strip():
+            raise ValueError("must not be empty")
+        if any("\0" in word for word in words):
+            raise ValueError("must not hold NUL bytes")
+        if sum(len(word) for word in words) > _MAX_SCRIPT_BYTES:
+            raise ValueError("is longer than 1 MiB; put it into a file at the site")
+        return value
+
+    @field_validator("script")
+    @classmethod
+    def _is_a_script(cls, value: str | None) -> str | None:
+        if value is None:
+            return None
+        if not value.strip():
+            raise ValueError("is empty")
+        if "\0" in value:
+            raise ValueError("holds NUL bytes: this is no text file")
+        if len(value.encode("utf-8", "surrogatepass")) > _MAX_SCRIPT_BYTES:
+            raise ValueError("is longer than 1 MiB")
+        return value
+
+    @model_validator(mode="after")
+    def _exactly_one_work(self) -> Self:
+        if (self.command is None) == (self.script is None):
+            both = self.command is not None
+            raise ValueError(
+                "give either `command` or `script`, not both" if both else "give `command` or `script`"
+            )
+        if self.envelope is not None and self.envelope_id is not None:
+            raise ValueError("give either `envelope` or `envelope_id`, not both")
+        return self
+
+    def shown_name(self) -> str:
+        """Return the given name, or a short one made from the command."""
+        if self.name:
+            return self.name
+        if isinstance(self.command, str):
+            return self.command.split()[0].rsplit("/", 1)[-1][:120]
+        return self.command[0].rsplit("/", 1)[-1][:120] if self.command else "script"
+
+
+def stored(task: TaskInput) -> Mapping[str, Any]:
+    """Return the spec that is kept with the task: everything but the envelope, which has its own row."""
+    return task.model_dump(mode="json", exclude={"envelope", "envelope_id"})

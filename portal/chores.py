@@ -1,0 +1,98 @@
+"""Every background chore, one line each: the clock says when, the verb says what. Safe to run twice."""
+
+from datetime import timedelta
+
+from celery import shared_task
+from django.utils import timezone
+
+from federation import collector
+from federation.models import Connection, System
+from orchestrator import control
+from orchestrator.dispatch import dispatch as dispatch_attempt
+from orchestrator.doorbell import hang
+from orchestrator.services import tasks
+from portal import heartbeat
+from portal.celery import Every
+
+RHYTHM = {
+    "portal.control": Every(1),
+    "portal.collect": Every(1),
+    "portal.access": Every(60),
+    "portal.housekeeping": Every(600, "default"),
+}
+
+
+@shared_task(name="portal.control")
+def control_tick() -> None:
+    """Hand out every system and task that has work due; a heartbeat for /readyz."""
+    now = timezone.now()
+    for system_id in control.systems_with_work(now=now):
+        control_system.apply_async((system_id,), queue="default", expires=10)
+    for task_id in control.tasks_with_work(now=now):
+        advance_task.apply_async((task_id,), queue="default", expires=10)
+    heartbeat.beat(heartbeat.CONTROL_CYCLE)
+
+
+@shared_task(name="portal.control_system")
+def control_system(system_id: int) -> None:
+    """Run one control cycle of a system."""
+    control.control_system(system_id, now=timezone.now())
+
+
+@shared_task(name="portal.advance_task")
+def advance_task(task_id: int) -> None:
+    """Place a waiting task."""
+    tasks.advance_task(task_id, now=timezone.now())
+
+
+@shared_task(name="portal.dispatch")
+def dispatch(attempt_id: int) -> None:
+    """Hand an attempt to its scheduler, then look at it soon."""
+    attempt = dispatch_attempt(attempt_id, now=timezone.now())
+    if attempt is not None:
+        control_system.apply_async((attempt.system_id,), queue="default", countdown=1, expires=20)
+
+
+@shared_task(name="portal.collect")
+def collect() -> None:
+    """Probe every system that is due, side by side."""
+    now = timezone.now()
+    due = System.objects.filter(is_enabled=True, profile__isnull=False)
+    for system_id in due.exclude(next_probe_at__gt=now).values_list("pk", flat=True):
+        refresh.apply_async((system_id,), queue="default", expires=5)
+
+
+@shared_task(name="portal.refresh")
+def refresh(system_id: int) -> None:
+    """Probe one system."""
+    collector.refresh(system_id, now=timezone.now())
+
+
+@shared_task(name="portal.access")
+def access() -> None:
+    """Learn what each connection's own user may use, where that is not known or old."""
+    old = timezone.now() - timedelta(minutes=15)
+    for connection_id in (
+        Connection.objects.filter(state="active").exclude(facts_at__gt=old).values_list("pk", flat=True)
+    ):
+        refresh_access.apply_async((connection_id,), queue="default", expires=50)
+
+
+@shared_task(name="portal.refresh_access")
+def refresh_access(connection_id: int) -> None:
+    """Ask one connection's site what its user may use."""
+    collector.refresh_access(connection_id, now=timezone.now())
+
+
+@shared_task(name="portal.housekeeping")
+def housekeeping() -> None:
+    """Keep history within its bounds."""
+    collector.prune(now=timezone.now())
+
+
+hang("dispatch", lambda row_id: dispatch.apply_async((row_id,), queue="default") and None)
+hang(
+    "control_system",
+    lambda row_id: control_system.apply_async((row_id,), queue="default", expires=10) and None,
+)
+hang("advance_task", lambda row_id: advance_task.apply_async((row_id,), queue="default", expires=30) and None)

@@ -1,0 +1,1 @@
+"""What each page shows, as frozen values: pure functions from selectors' values to templates."""

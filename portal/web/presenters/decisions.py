@@ -1,0 +1,125 @@
+"""One decision as a person reads it: ranked candidates, stacked times, reasons in sentences."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from portal.web.presenters.shared import SystemRef
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """Why a candidate is out: the sentence, what would help, and the stable code."""
+
+    sentence: str
+    remedy: str
+    code: str
+
+
+@dataclass(frozen=True, slots=True)
+class Estimates:
+    """What is expected of a candidate, in seconds; None = not known."""
+
+    wait_p50_s: int | None
+    wait_p90_s: int | None
+    preparation_s: int
+    transfer_s: int
+    runtime_s: int | None
+    completion_s: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class TimeBar:
+    """Widths in percent of the slowest candidate: wait, stage (data and environment), run, and p90 tail."""
+
+    wait: float
+    stage: float
+    run: float
+    tail_from: float
+    tail: float
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """One candidate: where, what shape, when, and why not."""
+
+    ref: SystemRef
+    partition: str
+    account: str
+    chosen: bool
+    feasible: bool
+    rank: int | None
+    shape: str
+    estimates: Estimates | None
+    finish_at: datetime | None
+    bar: TimeBar | None
+    charge: str
+    reasons: tuple[Reason, ...]
+    note: str = ""
+    """Sizing or tie-break in a sentence."""
+
+    @property
+    def stage_s(self) -> int | None:
+        """Preparation of the environment and data together, in seconds."""
+        return self.estimates.preparation_s + self.estimates.transfer_s if self.estimates else None
+
+
+@dataclass(frozen=True, slots=True)
+class DecisionView:
+    """The whole decision. `smallest_change` speaks only when nothing is feasible."""
+
+    handle: str
+    generated_at: datetime
+    objective: str
+    why: str
+    feasible: tuple[Candidate, ...]
+    rejected: tuple[Candidate, ...]
+    smallest_change: str
+    data_age_s: int | None
+    attempt: int | None = None
+
+    @property
+    def chosen(self) -> Candidate | None:
+        """The candidate that won."""
+        return next((candidate for candidate in self.feasible if candidate.chosen), None)
+
+    @property
+    def rows(self) -> tuple[Candidate, ...]:
+        """All candidates, the feasible first."""
+        return self.feasible + self.rejected
+
+
+def time_bars(estimates: Sequence[Estimates]) -> tuple[TimeBar, ...]:
+    """Return the bars of candidates on one common scale.
+
+    The scale ends at the latest p90 completion, but at most an eighth past the latest median: a long tail
+    is cut there rather than squeezing every bar.
+    """
+    ends = [_end(e) for e in estimates]
+    limit = max(ends, default=1) * 9 // 8
+    scale = (
+        max((min(end + _spread(e), limit) for end, e in zip(ends, estimates, strict=True)), default=1) or 1
+    )
+    return tuple(_bar(e, scale) for e in estimates)
+
+
+def _end(e: Estimates) -> int:
+    return (e.wait_p50_s or 0) + e.preparation_s + e.transfer_s + (e.runtime_s or 0)
+
+
+def _spread(e: Estimates) -> int:
+    return max((e.wait_p90_s or 0) - (e.wait_p50_s or 0), 0)
+
+
+def _bar(e: Estimates, scale: int) -> TimeBar:
+    def share(seconds: int) -> float:
+        return round(100 * seconds / scale, 2)
+
+    end = share(_end(e))
+    return TimeBar(
+        wait=share(e.wait_p50_s or 0),
+        stage=share(e.preparation_s + e.transfer_s),
+        run=share(e.runtime_s or 0),
+        tail_from=end,
+        tail=round(min(share(_spread(e)), 100 - end), 2),
+    )

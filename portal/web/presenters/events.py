@@ -1,0 +1,70 @@
+"""Events as lines: what happened in words, with a colour class and an icon by type. Pure."""
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from portal.web.presenters.shared import SystemRef
+from portal.web.presenters.tasks import EventRow
+
+if TYPE_CHECKING:
+    from federation.models import Event
+
+LOOKS: Mapping[str, tuple[str, str]] = {
+    "accepted": ("", "circle-dot"),
+    "placed": ("note", "route"),
+    "submitted": ("note", "send"),
+    "dispatched": ("note", "send"),
+    "started": ("accent", "play"),
+    "moved": ("", "arrow-right"),
+    "retrying": ("warn", "rotate-ccw"),
+    "replaced": ("note", "arrow-left-right"),
+    "replanned": ("note", "route"),
+    "superseded": ("", "arrow-left-right"),
+    "unseen": ("warn", "circle-help"),
+    "seen": ("ok", "eye"),
+    "succeeded": ("ok", "circle-check"),
+    "partially_succeeded": ("warn", "circle-check"),
+    "failed": ("bad", "circle-x"),
+    "cancelled": ("", "ban"),
+    "unschedulable": ("warn", "octagon-alert"),
+    "attention": ("warn", "triangle-alert"),
+    "online": ("ok", "circle-check"),
+    "degraded": ("warn", "triangle-alert"),
+    "stale": ("warn", "clock"),
+    "offline": ("bad", "wifi-off"),
+    "disabled": ("", "circle-slash"),
+    "threshold": ("warn", "wallet"),
+    "exhausted": ("bad", "wallet"),
+    "needs_sign_in": ("warn", "key-round"),
+    "reached": ("accent", "flag"),
+    "round_completed": ("ok", "layers"),
+    "child_stalled": ("warn", "hourglass"),
+    "constraint_relaxed": ("note", "sliders-horizontal"),
+    "drafted": ("", "file-text"),
+    "changed": ("", "sliders-horizontal"),
+    "requested": ("", "circle-dot"),
+}
+"""(colour class, icon) by the last part of the event type."""
+
+
+def event_rows(
+    events: Iterable["Event"], refs: Mapping[str, SystemRef], *, task_names: Mapping[str, str]
+) -> tuple[EventRow, ...]:
+    """Return events as lines. `task_names` by handle; a task without a name there shows its handle."""
+    return tuple(_row(event, refs, task_names) for event in events)
+
+
+def _row(event: "Event", refs: Mapping[str, SystemRef], task_names: Mapping[str, str]) -> EventRow:
+    look, icon = LOOKS.get(event.type.rpartition(".")[2], ("", "info"))
+    return EventRow(
+        sequence=event.position.seq,
+        type=event.type,
+        at=event.at,
+        summary=event.summary,
+        detail=str(event.data.get("detail", "")),
+        look=look,
+        icon=icon,
+        task=event.task or None,
+        task_name=task_names.get(event.task, ""),
+        system=refs.get(event.system),
+    )

@@ -1,0 +1,305 @@
+"""From a task's rows to its line in the list and its whole page. Asks the database for nothing."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from django.utils.translation import gettext as _
+
+from orchestrator.lifecycle import ATTEMPT_MOVES, TASK_MOVES, AttemptState, TaskState, is_terminal
+from orchestrator.placement import types as placement
+from portal.web.forms import command_line
+from portal.web.presenters.decisions import DecisionView
+from portal.web.presenters.from_decision import decision_view, shape_words
+from portal.web.presenters.from_envelope import envelope_lines
+from portal.web.presenters.shared import SystemRef
+from portal.web.presenters.tasks import (
+    CurlLine,
+    EventRow,
+    LogTail,
+    ManifestFile,
+    ManifestView,
+    TaskPage,
+    TaskRow,
+)
+from portal.web.presenters.timeline import AttemptFacts, timeline
+from portal.web.templatetags.units import duration
+
+if TYPE_CHECKING:
+    from orchestrator.models import Attempt, Decision, Manifest, Task
+
+Refs = Mapping[str, SystemRef]
+
+
+@dataclass(frozen=True, slots=True)
+class TaskRows:
+    """All rows of one task, as its selectors return them; attempts in order of their numbers."""
+
+    task: "Task"
+    attempts: Sequence["Attempt"]
+    decision: "Decision | None"
+    manifest: "Manifest | None"
+
+
+def attempt_facts(attempt: "Attempt", refs: Refs) -> AttemptFacts:
+    """Return what the timeline and the table of attempts show of one attempt."""
+    expected = attempt.predicted or {}
+    queued = attempt.submitted_at or attempt.dispatch_started_at
+    start = _after(queued or attempt.planned_at, (expected.get("wait_s") or {}).get("p50"))
+    return AttemptFacts(
+        handle=attempt.handle,
+        number=attempt.number,
+        ref=ref_of(attempt.system.slug, refs),
+        partition=attempt.partition,
+        state=attempt.state,
+        cause=attempt.cause,
+        job_id=attempt.job_id or None,
+        shape=shape_words(attempt.shape),
+        planned_at=attempt.planned_at,
+        queued_at=queued,
+        started_at=attempt.started_at,
+        ended_at=attempt.ended_at or attempt.finished_at,
+        predicted_start_at=start,
+        predicted_end_at=_after(start, _predicted_run_s(expected)),
+        state_raw=" ".join(
+            word for word in (attempt.state_raw, attempt.reason_raw) if word and word != "None"
+        ),
+        reason=attempt.reason_explained,
+        observed_at=attempt.observed_at,
+    )
+
+
+def _predicted_run_s(expected: Mapping[str, Any]) -> int | None:
+    if expected.get("runtime_s") is None:
+        return None
+    return int(sum(expected.get(key) or 0 for key in ("runtime_s", "preparation_s", "transfer_s")))
+
+
+def _after(at: datetime | None, seconds: int | None) -> datetime | None:
+    return None if at is None or seconds is None else at + timedelta(seconds=seconds)
+
+
+def ref_of(slug: str, refs: Refs) -> SystemRef:
+    """Return how a system is named; one that pages do not know keeps its slug, without a colour."""
+    return refs.get(slug) or SystemRef(slug, slug, 0)
+
+
+def expected_start(attempt: "Attempt | None") -> datetime | None:
+    """Return when it should start: as its scheduler says, else as the decision expected."""
+    if attempt is None or attempt.started_at is not None:
+        return None
+    queued = attempt.submitted_at or attempt.planned_at
+    wait = (attempt.predicted.get("wait_s") or {}).get("p50") if attempt.predicted else None
+    return attempt.expected_start_at or _after(queued, wait)
+
+
+def expected_end(attempt: "Attempt | None") -> datetime | None:
+    """Return when it should end, by the decision's runtime; never later than its wall time allows."""
+    if attempt is None or attempt.ended_at is not None:
+        return None
+    start = attempt.started_at or expected_start(attempt)
+    run_s = _predicted_run_s(attempt.predicted or {})
+    limit_s = attempt.shape.get("walltime_s")
+    known = [seconds for seconds in (run_s, limit_s) if seconds is not None]
+    return _after(start, min(known)) if known else None
+
+
+def headline(task: "Task", attempt: "Attempt | None", refs: Refs, *, now: datetime) -> str:
+    """Return how the task stands, in one sentence a person would say."""
+    place = f"{ref_of(attempt.system.slug, refs).name} {attempt.partition}" if attempt else ""
+    match TaskState(task.state):
+        case TaskState.RUNNING if attempt and attempt.started_at:
+            return _running(place, attempt, now=now)
+        case TaskState.PENDING | TaskState.SUBMITTED if attempt:
+            return _waiting(place, attempt, now=now)
+        case TaskState.SUCCEEDED if attempt:
+            return _ended(_("Succeeded on %(place)s"), place, attempt)
+        case TaskState.FAILED if attempt:
+            said = _ended(_("Failed on %(place)s"), place, attempt)
+            return f"{said} {task.reason}".strip()
+        case _:
+            return task.reason or _PLAIN.get(TaskState(task.state), "")
+
+
+_PLAIN: Mapping[TaskState, str] = {
+    TaskState.ACCEPTED: "Accepted; it will be placed in a moment.",
+    TaskState.STAGING: "Its data is on the way.",
+    TaskState.PLACING: "Being placed.",
+    TaskState.CANCELLED: "Cancelled.",
+    TaskState.UNSCHEDULABLE: "Nothing you may use fits it as asked.",
+    TaskState.ATTENTION: "Something needs your decision.",
+}
+
+
+def _running(place: str, attempt: "Attempt", *, now: datetime) -> str:
+    assert attempt.started_at is not None  # noqa: S101  # the caller matched it
+    said = _("Running on %(place)s for %(ran)s") % {
+        "place": place,
+        "ran": duration(max((now - attempt.started_at).total_seconds(), 0)),
+    }
+    end = expected_end(attempt)
+    if end is None or end <= now:
+        return f"{said}."
+    return _("%(said)s; should end in about %(left)s.") % {
+        "said": said,
+        "left": duration((end - now).total_seconds()),
+    }
+
+
+def _waiting(place: str, attempt: "Attempt", *, now: datetime) -> str:
+    said = _("In the queue of %(place)s") % {"place": place}
+    start = expected_start(attempt)
+    if attempt.reason_explained:
+        said = f"{said}: {attempt.reason_explained.rstrip('.')}"
+    if start is None or start <= now:
+        return f"{said}."
+    return _("%(said)s; should start in about %(left)s.") % {
+        "said": said,
+        "left": duration((start - now).total_seconds()),
+    }
+
+
+def _ended(words: str, place: str, attempt: "Attempt") -> str:
+    said = words % {"place": place}
+    if attempt.started_at is None or attempt.ended_at is None:
+        return f"{said}."
+    ran = duration((attempt.ended_at - attempt.started_at).total_seconds())
+    return _("%(said)s after running for %(ran)s.") % {"said": said, "ran": ran}
+
+
+def task_row(task: "Task", refs: Refs, *, attempts: int, now: datetime) -> TaskRow:
+    """Return one line of the list; `task.attempt` and its system must have been loaded."""
+    attempt = task.attempt
+    return TaskRow(
+        handle=task.handle,
+        name=task.name,
+        state=task.state,
+        ref=ref_of(attempt.system.slug, refs) if attempt else None,
+        partition=attempt.partition if attempt else "",
+        shape=shape_words(attempt.shape) if attempt else "",
+        attempts=attempts,
+        created_at=task.created_at,
+        changed_at=task.updated_at,
+        hint=headline(task, attempt, refs, now=now),
+    )
+
+
+def task_page(
+    rows: TaskRows,
+    refs: Refs,
+    *,
+    events: tuple[EventRow, ...],
+    log: LogTail | None,
+    base_url: str,
+    now: datetime,
+) -> TaskPage:
+    """Return the whole page of one task."""
+    task, attempt = rows.task, rows.task.attempt
+    facts = tuple(attempt_facts(a, refs) for a in rows.attempts)
+    state = TaskState(task.state)
+    is_final = is_terminal(TASK_MOVES, state)
+    work = task.spec.get("script") or command_line(task.spec.get("command") or "")
+    manifest = manifest_view(rows.manifest)
+    return TaskPage(
+        handle=task.handle,
+        name=task.name,
+        objective=task.objective,
+        state=task.state,
+        headline=headline(task, attempt, refs, now=now),
+        created_at=task.created_at,
+        changed_at=task.finished_at or task.updated_at,
+        ref=ref_of(attempt.system.slug, refs) if attempt else None,
+        partition=attempt.partition if attempt else "",
+        account=attempt.account if attempt else "",
+        shape=shape_words(attempt.shape) if attempt else "",
+        command=work,
+        is_script=bool(task.spec.get("script")),
+        expected_start_at=expected_start(attempt),
+        expected_end_at=expected_end(attempt),
+        charge=manifest.charge if manifest else _reserved(attempt),
+        attempts=facts,
+        timeline=timeline(facts, now=now),
+        decision=_decision(rows, refs),
+        envelope=envelope_lines(task.envelope.original, task.envelope.body, task.envelope.rationale),
+        environment=environment_lines(task.spec.get("environment") or {}),
+        manifest=manifest,
+        log=log,
+        events=events,
+        curl=curl_lines(task.handle, base_url),
+        may_cancel=not is_final and task.cancel_requested_at is None,
+        may_replan=not is_final and not (attempt and attempt.state == AttemptState.RUNNING),
+        is_final=is_final,
+    )
+
+
+def _reserved(attempt: "Attempt | None") -> str:
+    charge = (attempt.predicted or {}).get("charge") if attempt else None
+    return f"≤ {charge['amount']} {charge['unit']}" if charge and charge.get("unit") else ""
+
+
+def _decision(rows: TaskRows, refs: Refs) -> DecisionView | None:
+    if rows.decision is None:
+        return None
+    led_to = next((a.number for a in rows.attempts if a.decision_id == rows.decision.pk), None)
+    return decision_view(placement.Decision.model_validate(rows.decision.body), refs, attempt=led_to)
+
+
+def manifest_view(manifest: "Manifest | None") -> ManifestView | None:
+    """Return what the task left behind, for reading; None while it has not ended."""
+    if manifest is None:
+        return None
+    body = manifest.body
+    times, charge = body.get("times") or {}, body.get("charge") or {}
+    return ManifestView(
+        exit_code=body.get("exit_code"),
+        elapsed_s=_between(times.get("started_at"), times.get("ended_at")),
+        charge=f"{charge['amount']} {charge['unit']}" if charge.get("unit") else "",
+        files=tuple(
+            ManifestFile(entry["path"], entry.get("bytes"), entry.get("sha256") or "", "")
+            for entry in body.get("files") or ()
+        ),
+        directory=body.get("location") or "",
+    )
+
+
+def _between(start: str | None, end: str | None) -> int | None:
+    if not start or not end:
+        return None
+    return round((datetime.fromisoformat(end) - datetime.fromisoformat(start)).total_seconds())
+
+
+def environment_lines(environment: Mapping[str, Any]) -> dict[str, str]:
+    """Return what is loaded before the work, ready to read, only what was asked for."""
+    lines = {
+        "modules": " ".join(environment.get("modules") or ()),
+        "conda": environment.get("conda") or "",
+        "container": environment.get("container") or "",
+        "variables": " ".join(
+            f"{name}={value}" for name, value in (environment.get("variables") or {}).items()
+        ),
+        "setup": "; ".join(environment.get("setup") or ()),
+    }
+    return {name: value for name, value in lines.items() if value}
+
+
+def curl_lines(handle: str, base_url: str) -> tuple[CurlLine, ...]:
+    """Return this page's actions as calls for a terminal."""
+    auth = '-H "Authorization: Bearer $FACET_TOKEN"'
+    json = "-H 'Content-Type: application/json'"
+
+    def skill(name: str, body: str) -> str:
+        return f"curl -X POST {auth} {json} -d '{body}' {base_url}/api/v1/skills/{name}"
+
+    return (
+        CurlLine(_("Read this task"), f"curl {auth} {base_url}/api/v1/tasks/{handle}"),
+        CurlLine(_("Its result"), skill("get_result", f'{{"task": "{handle}"}}')),
+        CurlLine(_("Its output"), skill("read_log", f'{{"task": "{handle}", "stream": "stdout"}}')),
+        CurlLine(_("Place it again"), skill("replan", f'{{"task": "{handle}"}}')),
+        CurlLine(_("Cancel it"), skill("cancel", f'{{"task": "{handle}"}}')),
+    )
+
+
+def is_over(attempt: "Attempt") -> bool:
+    """Return whether no more output can come from this attempt."""
+    return is_terminal(ATTEMPT_MOVES, AttemptState(attempt.state))

@@ -1,0 +1,188 @@
+"""One system in full: nodes by shape, the queue, this user's limits, maintenance. Pure."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
+
+from federation.types import Maintenance, NodeView, ResourceRecord, UserLimits
+from portal.web.presenters.federation import (
+    LimitRow,
+    MaintenanceRow,
+    NodeGroup,
+    NodeSquare,
+    QueueRow,
+    SystemPage,
+)
+from portal.web.presenters.records import (
+    SystemFacts,
+    Waits,
+    accelerator,
+    is_seen,
+    partition_rows,
+    system_card,
+    unique_nodes,
+)
+from portal.web.presenters.shared import SystemRef
+from portal.web.templatetags.units import count, duration, memory
+from providers.types import JobState, QueueJob
+
+MAX_NODE_SQUARES = 300
+MAX_QUEUE_ROWS = 60
+
+
+def node_groups(records: Sequence[ResourceRecord]) -> tuple[NodeGroup, ...]:
+    """Return the nodes by shape, the most common first; at most MAX_NODE_SQUARES are drawn per shape."""
+    by_shape: dict[str, list[NodeView]] = defaultdict(list)
+    for node in unique_nodes(records):
+        by_shape[_shape(node)].append(node)
+    return tuple(
+        NodeGroup(
+            label=label,
+            squares=tuple(_square(node) for node in nodes[:MAX_NODE_SQUARES]),
+            free=sum(_look(node) in "fm" for node in nodes),
+            total=len(nodes),
+            hidden=max(len(nodes) - MAX_NODE_SQUARES, 0),
+        )
+        for label, nodes in sorted(by_shape.items(), key=lambda item: (-len(item[1]), item[0]))
+    )
+
+
+def _shape(node: NodeView) -> str:
+    gpus = f"{node.gpus} × {accelerator(node)}, " if node.gpus else ""
+    return gpus + _("%(cpus)s CPUs, %(memory)s") % {
+        "cpus": count(node.cpus),
+        "memory": memory(node.memory_mib),
+    }
+
+
+def _look(node: NodeView) -> str:
+    if not node.is_up:
+        return "d"
+    if node.is_idle:
+        return "f"
+    has_room = node.is_usable and node.cpus_free > 0 and (node.gpus_free > 0 or not node.gpus)
+    return "m" if has_room else "b"
+
+
+def _square(node: NodeView) -> NodeSquare:
+    look = _look(node)
+    if look == "d":
+        return NodeSquare(node.name, look, _("%(node)s: down or set aside") % {"node": node.name})
+    free = [_("%(free)d of %(all)d CPUs") % {"free": node.cpus_free, "all": node.cpus}]
+    if node.gpus:
+        free.insert(0, _("%(free)d of %(all)d GPUs") % {"free": node.gpus_free, "all": node.gpus})
+    return NodeSquare(
+        node.name, look, _("%(node)s: %(free)s free") % {"node": node.name, "free": ", ".join(free)}
+    )
+
+
+def queue_rows(
+    jobs: Sequence[QueueJob], ours: Mapping[str, str], remote_user: str | None
+) -> tuple[tuple[QueueRow, ...], int]:
+    """Return the first rows of the queue and how many more there are: ours first, then by priority.
+
+    Args:
+        jobs: as the scheduler shows them.
+        ours: task handle by job id, of this user's active attempts.
+        remote_user: who this user is there.
+    """
+    ordered = sorted(jobs, key=lambda job: _place(job, ours, remote_user))
+    rows = tuple(_queue_row(job, ours.get(job.job_id)) for job in ordered[:MAX_QUEUE_ROWS])
+    return rows, max(len(ordered) - MAX_QUEUE_ROWS, 0)
+
+
+def _place(job: QueueJob, ours: Mapping[str, str], user: str | None) -> tuple[bool, bool, bool, int, str]:
+    waits = job.state in {JobState.QUEUED, JobState.HELD}
+    return (
+        job.job_id not in ours,
+        job.user is None or job.user != user,
+        not waits,
+        -(job.priority or 0),
+        job.job_id,
+    )
+
+
+def _queue_row(job: QueueJob, task: str | None) -> QueueRow:
+    size = [ngettext("%d node", "%d nodes", job.nodes) % job.nodes]
+    size.append(
+        ngettext("%d GPU", "%d GPUs", job.gpus) % job.gpus
+        if job.gpus
+        else ngettext("%d CPU", "%d CPUs", job.cpus) % job.cpus
+    )
+    times = f" × {job.array_pending}" if job.array_pending > 1 else ""
+    return QueueRow(
+        job_id=job.job_id,
+        user=job.user or "",
+        partition=", ".join(job.partitions),
+        state=job.state.value,
+        size=", ".join(size) + times,
+        walltime_s=job.walltime_s,
+        submitted_at=job.submit_at,
+        start_at=job.start_at,
+        reason=job.reason if job.reason not in {"None", ""} else "",
+        task=task,
+    )
+
+
+def limit_rows(limits: Iterable[tuple[str, UserLimits]]) -> tuple[LimitRow, ...]:
+    """Return this user's limits by partition, only those that exist."""
+    rows: dict[tuple[str, str, str], list[str]] = defaultdict(list)
+    for partition, limit in limits:
+        for name, most, used in (
+            (_("Jobs waiting or running"), limit.max_submit_jobs, count(limit.submitted_jobs)),
+            (_("Jobs running"), limit.max_running_jobs, count(limit.running_jobs)),
+            (_("GPUs at once"), limit.max_gpus_per_user, count(limit.gpus_in_use)),
+            (_("GPUs in one job"), limit.max_gpus_per_job, ""),
+            (_("Nodes in one job"), limit.max_nodes_per_job, ""),
+            (_("Nodes at once"), limit.max_nodes_per_user, ""),
+            (_("CPUs in one job"), limit.max_cpus_per_job, ""),
+        ):
+            if most is not None:
+                rows[name, count(most), used].append(partition)
+        if limit.max_walltime_s is not None:
+            rows[_("Wall time of a job"), duration(limit.max_walltime_s), ""].append(partition)
+    return tuple(
+        LimitRow(name, value, used, ", ".join(dict.fromkeys(where)))
+        for (name, value, used), where in rows.items()
+    )
+
+
+def maintenance_rows(records: Iterable[ResourceRecord]) -> tuple[MaintenanceRow, ...]:
+    """Return the windows that keep jobs away, earliest first, each once."""
+    windows: dict[tuple[str, datetime], tuple[Maintenance, set[str]]] = {}
+    for record in records:
+        for window in record.maintenance:
+            _kept, nodes = windows.setdefault((window.name, window.start_at), (window, set()))
+            nodes |= window.node_names or {node.name for node in record.nodes}
+    return tuple(
+        MaintenanceRow(window.name or _("Maintenance"), window.start_at, window.end_at, len(nodes))
+        for _key, (window, nodes) in sorted(windows.items(), key=lambda item: item[0][1])
+    )
+
+
+def system_page(
+    system: SystemFacts,
+    records: Sequence[ResourceRecord],
+    ref: SystemRef,
+    waits: Waits,
+    *,
+    jobs: Sequence[QueueJob],
+    ours: Mapping[str, str],
+) -> SystemPage:
+    """Return one system in full."""
+    queue, hidden = queue_rows(jobs, ours, system.remote_user)
+    return SystemPage(
+        card=system_card(system, records, ref, waits),
+        partitions=partition_rows(records, ref, waits, seen=is_seen(system)),
+        node_groups=node_groups(records),
+        queue=queue,
+        queue_hidden=hidden,
+        limits=limit_rows((record.partition, record.limits) for record in records),
+        maintenance=maintenance_rows(records),
+        remote_user=system.remote_user or "",
+        profile_revision=f"r{system.revision}" if system.revision else "",
+        warnings=system.warnings,
+    )

@@ -1,0 +1,162 @@
+"""Tasks as rows of a list and as one whole page, and events as lines."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from portal.web.presenters.decisions import DecisionView
+from portal.web.presenters.shared import Page, SystemRef
+from portal.web.presenters.timeline import AttemptFacts, Timeline
+
+
+@dataclass(frozen=True, slots=True)
+class EventRow:
+    """One event: `sequence` is its place in the log, `look` the colour class of its tag."""
+
+    sequence: int
+    type: str
+    at: datetime
+    summary: str
+    detail: str
+    look: str
+    icon: str
+    task: str | None = None
+    task_name: str = ""
+    system: SystemRef | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TaskRow:
+    """One task in the list."""
+
+    handle: str
+    name: str
+    state: str
+    ref: SystemRef | None
+    partition: str
+    shape: str
+    attempts: int
+    created_at: datetime
+    changed_at: datetime
+    hint: str
+    """The most useful short sentence: why it waits, when it should start, how it ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskFilters:
+    """What the list was asked for; "" = everything."""
+
+    q: str = ""
+    state: str = ""
+    system: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskListPage:
+    """The list with its filters; `any_tasks` False = the caller has never submitted."""
+
+    page: Page[TaskRow]
+    filters: TaskFilters
+    states: tuple[str, ...]
+    systems: tuple[SystemRef, ...]
+    any_tasks: bool
+
+
+@dataclass(frozen=True, slots=True)
+class EnvelopeLine:
+    """One field of the envelope: as written and as understood (both ready to read)."""
+
+    name: str
+    original: str
+    normalized: str
+    rationale: str
+
+    @property
+    def changed(self) -> bool:
+        """Whether normalizing said more than the draft did."""
+        return self.original != self.normalized
+
+
+@dataclass(frozen=True, slots=True)
+class ManifestFile:
+    """One file the task left: path, bytes, checksum where taken, and where it is."""
+
+    path: str
+    bytes: int | None
+    sha256: str
+    uri: str
+
+
+@dataclass(frozen=True, slots=True)
+class ManifestView:
+    """What the task left behind. Times come from the site's accounting."""
+
+    exit_code: int | None
+    elapsed_s: int | None
+    charge: str
+    files: tuple[ManifestFile, ...]
+    directory: str
+
+
+@dataclass(frozen=True, slots=True)
+class LogTail:
+    """The end of one stream: text, and how much of it is shown. `follow` while more may come."""
+
+    stream: str
+    attempt: int
+    text: str
+    shown_from: int
+    total_bytes: int | None
+    follow: bool
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CurlLine:
+    """One action as the same call for a terminal."""
+
+    title: str
+    command: str
+
+
+@dataclass(frozen=True, slots=True)
+class TaskPage:
+    """One task in full."""
+
+    handle: str
+    name: str
+    objective: str
+    state: str
+    headline: str
+    created_at: datetime
+    changed_at: datetime
+    ref: SystemRef | None
+    partition: str
+    account: str
+    shape: str
+    command: str
+    is_script: bool
+    expected_start_at: datetime | None
+    expected_end_at: datetime | None
+    charge: str
+    attempts: tuple[AttemptFacts, ...]
+    timeline: Timeline | None
+    decision: DecisionView | None
+    envelope: tuple[EnvelopeLine, ...]
+    environment: Mapping[str, str]
+    manifest: ManifestView | None
+    log: LogTail | None
+    events: tuple[EventRow, ...]
+    curl: tuple[CurlLine, ...]
+    may_cancel: bool
+    may_replan: bool
+    is_final: bool
+
+
+@dataclass(frozen=True, slots=True)
+class EventListPage:
+    """The event log of the caller, newest first."""
+
+    page: Page[EventRow]
+    type: str
+    types: tuple[str, ...]

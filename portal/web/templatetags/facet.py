@@ -1,0 +1,91 @@
+"""Small pieces that every page repeats: icons, states, instants, systems, handles to copy."""
+
+from datetime import UTC, datetime
+
+from django import template
+from django.templatetags.static import static
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString, mark_safe
+from django.utils.translation import gettext as _
+
+from portal.web.presenters.shared import SystemRef, said
+
+register = template.Library()
+
+SHEETS = ("tokens", "base", "layout", "components", "forms", "figures", "pages")
+NOT_KNOWN = mark_safe("–")
+
+
+@register.simple_tag
+def style_sheets() -> SafeString:
+    """Link every style sheet of the pages; tokens.css comes first because it orders the layers."""
+    return format_html_join(
+        "\n", '<link rel="stylesheet" href="{}">', ((static(f"css/{name}.css"),) for name in SHEETS)
+    )
+
+
+@register.simple_tag
+def icon(name: str, extra: str = "") -> SafeString:
+    """Draw one icon of static/icons.svg; decoration only: words must stand beside it or label its button."""
+    return format_html(
+        '<svg class="icon {}" aria-hidden="true"><use href="{}#{}"/></svg>', extra, static("icons.svg"), name
+    )
+
+
+@register.simple_tag
+def state(value: str, kind: str = "task") -> SafeString:
+    """Say a state of a task, attempt or system's health as word, icon and colour."""
+    words = said(value, kind)
+    return format_html(
+        '<span class="tag {}{}">{}{}</span>',
+        words.look,
+        " turning" if words.turning else "",
+        icon(words.icon),
+        words.word,
+    )
+
+
+@register.simple_tag
+def moment(at: datetime | None, style: str = "full") -> SafeString:
+    """Write an instant: UTC in the page, the viewer's zone once scripts run, UTC on hover.
+
+    Styles: `full` (date and time), `clock` (hours, minutes, seconds), `hm`, `ago` (ticks).
+    """
+    if at is None:
+        return NOT_KNOWN
+    utc = at.astimezone(UTC)
+    written = {"clock": "%H:%M:%S", "hm": "%H:%M"}.get(style, "%Y-%m-%d %H:%M:%S UTC")
+    return format_html(
+        '<time datetime="{}" data-moment="{}" title="{}">{}</time>',
+        utc.strftime("%Y-%m-%dT%H:%M:%SZ"),
+        style,
+        utc.strftime("%Y-%m-%d %H:%M:%S UTC"),
+        utc.strftime(written),
+    )
+
+
+@register.simple_tag
+def system(ref: SystemRef | None, partition: str = "") -> SafeString:
+    """Name a system with its colour, and a partition of it where given."""
+    if ref is None:
+        return NOT_KNOWN
+    small = format_html(" <small>{}</small>", partition) if partition else ""
+    return format_html('<span class="sys t{}"><span>{}{}</span></span>', ref.tone, ref.name, small)
+
+
+@register.simple_tag
+def copy(text: str, label: str = "") -> SafeString:
+    """Draw a button that copies the text; it appears only where scripts run."""
+    return format_html(
+        '<button type="button" class="btn bare tiny square" data-copy="{}" aria-label="{}" hidden>'
+        "{}</button>",
+        text,
+        label or _("Copy %(text)s") % {"text": text},
+        icon("copy"),
+    )
+
+
+@register.simple_tag
+def state_word(value: str, kind: str = "task") -> str:
+    """Return only the word of a state, where no mark-up may stand."""
+    return str(said(value, kind).word)

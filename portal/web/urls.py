@@ -1,0 +1,15 @@
+"""The pages' addresses; each mirrors the API's path of the same thing."""
+
+from django.urls import path
+
+from portal.web import account, federation, submission
+
+app_name = "web"
+urlpatterns = [
+    path("", federation.federation_show, name="federation-show"),
+    path("systems/<slug:slug>/", federation.system_show, name="system-show"),
+    path("tasks/new/", submission.task_new, name="task-new"),
+    path("tasks/preview/", submission.task_preview, name="task-preview"),
+    path("sign-in/", account.SignIn.as_view(), name="sign-in"),
+    path("sign-out/", account.SignOut.as_view(), name="sign-out"),
+]

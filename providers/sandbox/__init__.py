@@ -1,0 +1,1 @@
+"""Sites that need nothing: emulated schedulers for demonstrations and tests."""

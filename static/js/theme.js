@@ -1,0 +1,7 @@
+// Set the chosen theme before the first paint; loaded in the head, not deferred.
+(() => {
+  try {
+    const theme = localStorage.getItem("facet-theme");
+    if (theme === "light" || theme === "dark") document.documentElement.dataset.theme = theme;
+  } catch { /* storage may be refused: the system's theme stays */ }
+})();

@@ -1,0 +1,1 @@
+"""Tests on real Slurm daemons, and the laboratory that runs them."""

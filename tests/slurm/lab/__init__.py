@@ -1,0 +1,1 @@
+"""Real, independent Slurm clusters on one machine, from Debian's packages."""

@@ -1,0 +1,154 @@
+"""A small federation of emulated clusters on a real PostgreSQL, driven step by step."""
+
+import time
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+from django.contrib.auth.models import User
+from django.utils import timezone
+
+from federation import collector, selectors
+from federation.models import Connection, System
+from federation.profile import ProfileDocument
+from federation.services import allocate, connect, store_profile
+from orchestrator import control
+from orchestrator.dispatch import dispatch
+from orchestrator.doorbell import hang
+from orchestrator.lifecycle import TASK_MOVES, TaskState, is_terminal
+from orchestrator.models import Task
+from orchestrator.services import tasks
+from providers.sandbox.slurm.setup import DELTA, VISTA, create, env
+
+PROFILES = {
+    "delta": {
+        "system": "delta",
+        "name": "Delta",
+        "architecture": "x86_64",
+        "node_types": {
+            "gpua": {"cpus": 64, "memory_mib": "256G", "gpus": 4, "gpu": "a100", "gpu_memory_mib": "40G"},
+            "gpub": {"cpus": 64, "memory_mib": "256G", "gpus": 4, "gpu": "a40", "gpu_memory_mib": "48G"},
+        },
+        "partitions": {
+            "gpuA100x4": {
+                "accounts": ["*-gpu"],
+                "charge": {"unit": "SU", "per_gpu": 1},
+            },
+            "gpuA40x4": {"accounts": ["*-gpu"], "charge": {"unit": "SU", "per_gpu": "0.5"}},
+            "cpu": {"accounts": ["*-cpu"], "charge": {"unit": "SU", "per_cpu": "0.01"}},
+        },
+        "containers": ["apptainer"],
+        "probe": {"observe_s": 1},
+    },
+    "vista": {
+        "system": "vista",
+        "name": "Vista",
+        "architecture": "aarch64",
+        "scheduler": {"gpu_spelling": "none", "memory_spelling": "none"},
+        "node_types": {
+            "gh": {"cpus": 72, "memory_mib": "237G", "gpus": 1, "gpu": "gh200", "gpu_memory_mib": "96G"},
+        },
+        "partitions": {"gh": {"charge": {"unit": "SU", "per_node": 1}}, "gh-dev": {}},
+        "probe": {"observe_s": 1},
+    },
+}
+
+
+@pytest.fixture(autouse=True)
+def _fresh_caches() -> None:
+    for cached in (selectors.profile_of, selectors.probe_of, selectors._prepared):
+        cached.cache_clear()
+
+
+@pytest.fixture(autouse=True)
+def _no_bells() -> None:
+    """Step by step: nothing happens on its own."""
+    for name in ("dispatch", "control_system", "advance_task"):
+        hang(name, lambda _row: None)
+
+
+@pytest.fixture
+def now() -> datetime:
+    return timezone.now()
+
+
+@pytest.fixture
+def alice(db: None) -> User:
+    return User.objects.create_user("alice", password="a-long-password")
+
+
+@pytest.fixture
+def bob(db: None) -> User:
+    return User.objects.create_user("bob", password="a-long-password")
+
+
+class Sites:
+    """The emulated clusters, and the systems that stand for them."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.env: dict[str, dict[str, str]] = {}
+
+    def add(self, slug: str, user: User, *, account: str, granted: Decimal | None = None) -> System:
+        spec = {"delta": DELTA, "vista": VISTA}[slug].quiet()
+        create(self.root / slug, spec, seed=7)
+        self.env[slug] = env(self.root / slug, user="alice")
+        text = str(PROFILES[slug])
+        document = ProfileDocument.model_validate(PROFILES[slug])
+        now = timezone.now()
+        store_profile(document, text, now=now)
+        system = System.objects.get(slug=slug)
+        connect(
+            user,
+            system,
+            kind="local",
+            settings={"env": self.env[slug], "home": str(self.root / "home")},
+            now=now,
+            remote_user="alice",
+        )
+        Connection.objects.filter(system=system).update(facts={"home": str(self.root / "home")})
+        if granted is not None:
+            allocate(user, system, account, unit="SU", granted=granted, now=now)
+        collector.refresh(system.pk, now=now, force_full=True)
+        system.refresh_from_db()
+        return system
+
+
+@pytest.fixture
+def sites(tmp_path: Path) -> Iterator[Sites]:
+    yield Sites(tmp_path)
+
+
+def step(system: System | None = None) -> None:
+    """Do once what the clock would do."""
+    from orchestrator.models import Attempt
+
+    now = timezone.now()
+    for attempt_id in Attempt.objects.filter(state="planned").values_list("pk", flat=True):
+        dispatch(attempt_id, now=timezone.now())
+    for system_id in [system.pk] if system else control.systems_with_work(now=now):
+        control.control_system(system_id, now=timezone.now())
+    for task_id in control.tasks_with_work(now=timezone.now()):
+        tasks.advance_task(task_id, now=timezone.now())
+
+
+@pytest.fixture
+def until() -> Callable[..., Task]:
+    """Step until a task reaches a state (or any end); fails after `timeout` seconds."""
+
+    def wait(task: Task, *states: TaskState, timeout: float = 30) -> Task:
+        deadline = time.monotonic() + timeout
+        while True:
+            step()
+            task.refresh_from_db()
+            state = TaskState(task.state)
+            if state in states or (not states and is_terminal(TASK_MOVES, state)):
+                return task
+            if is_terminal(TASK_MOVES, state) or time.monotonic() > deadline:
+                attempt = task.attempts.order_by("-number").first()
+                pytest.fail(f"task is {state} ({task.reason}); attempt {attempt and attempt.__dict__}")
+            time.sleep(0.3)
+
+    return wait
