@@ -157,7 +157,11 @@ class Installation:
         ]
         clock = [*celery, "beat", "--pidfile=", "--scheduler", "celery.beat:Scheduler"]
         pool = {environment.variable_of("database_pool"): str(self.env.web_threads)}
+        sandbox = (
+            [self._program("sandbox", [sys.executable, "-m", "portal.demo.sandbox"])] if self.demo else []
+        )
         return [
+            *sandbox,
             self._program("web", web, **pool),
             self._program("control-worker", [*worker, *_queue("control", self.env.control_workers)]),
             self._program("default-worker", [*worker, *_queue("default", self.env.default_workers)]),

@@ -9,6 +9,7 @@ Confidence of a script draft: 0.95, less 0.2 per refusal, 0.15 per conflict, 0.0
 were understood.
 """
 
+import re
 from collections.abc import Collection
 
 from pydantic import JsonValue
@@ -253,7 +254,9 @@ def _read_hardware(
         found = read_accelerator_word(word)
         if found is None:
             line = (request.lines.get("gpu_types") or (0,))[0]
-            strange.append(Note(line=line, text=word, why="GPU type is not known: any type is taken"))
+            sliced = re.search(r"[0-9]g\.[0-9]+gb", word.lower())
+            what = "a slice of a GPU: a whole GPU of any" if sliced else "GPU type is not known: any"
+            strange.append(Note(line=line, text=word, why=f"{what} type is taken"))
         else:
             types[found.type] = found.memory_mib or device_memory_mib(found.type)
     if types:

@@ -32,10 +32,7 @@ def normalize(given: EnvelopeInput, *, pointer: str = "/envelope") -> Envelope:
     _check_sizes(faults, given, gpus, pointer)
     if given.memory_mib is None:
         reasons["memory_mib"] = "not given: the site's default"
-    walltime = given.walltime_s
-    if walltime is None:
-        walltime = Range.exactly(DEFAULT_WALLTIME_S)
-        reasons["walltime_s"] = f"not given: {DEFAULT_WALLTIME_S} s by default"
+    walltime = given.walltime_s or _default_walltime(reasons)
     policy = given.policy or Policy()
     _check_policy(faults, policy, pointer)
     objective = _objective(faults, given, policy, pointer)
@@ -62,6 +59,11 @@ def normalize(given: EnvelopeInput, *, pointer: str = "/envelope") -> Envelope:
         rationale=reasons | given.rationale,
         original=given.original,
     )
+
+
+def _default_walltime(reasons: dict[str, str]) -> Range:
+    reasons["walltime_s"] = f"not given: {DEFAULT_WALLTIME_S} s by default"
+    return Range.exactly(DEFAULT_WALLTIME_S)
 
 
 def _gpus(given: EnvelopeInput, reasons: dict[str, str]) -> Range:

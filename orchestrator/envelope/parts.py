@@ -275,18 +275,7 @@ def read_policy(reader: Reader, value: object, pointer: str) -> Policy | None:
     members = reader.members(value, pointer, names)
     if members is None:
         return None
-    systems = {
-        name: reader.words(
-            members[name], step(pointer, name), lambda v, at: _system(reader, v, at), "system names"
-        )
-        for name in ("allow_systems", "exclude_systems", "prefer")
-        if name in members
-    }
-    if members.get("allow_systems") == []:
-        message = (
-            f"{pointer}/allow_systems is empty: no system could be chosen; leave it out to allow every one"
-        )
-        reader.faults.add(step(pointer, "allow_systems"), "empty", message)
+    systems = _systems(reader, members, pointer)
     partitions = reader.words(
         members.get("exclude_partitions", []),
         step(pointer, "exclude_partitions"),
@@ -308,6 +297,23 @@ def read_policy(reader: Reader, value: object, pointer: str) -> Policy | None:
         deadline=deadline,
         max_charge=_charges(reader, members.get("max_charge", {}), step(pointer, "max_charge")),
     )
+
+
+def _systems(
+    reader: Reader, members: Mapping[str, object], pointer: str
+) -> dict[str, tuple[str, ...] | None]:
+    """Return the listed system names by field; an empty allow list is a fault, not "every system"."""
+    if members.get("allow_systems") == []:
+        at = step(pointer, "allow_systems")
+        message = f"{at} is empty: no system could be chosen; leave it out to allow every one"
+        reader.faults.add(at, "empty", message)
+    return {
+        name: reader.words(
+            members[name], step(pointer, name), lambda v, at: _system(reader, v, at), "systems"
+        )
+        for name in ("allow_systems", "exclude_systems", "prefer")
+        if name in members
+    }
 
 
 def read_objective(reader: Reader, value: object, pointer: str) -> str | None:

@@ -6,17 +6,37 @@ from orchestrator.envelope.parts import ARCHITECTURE_ALIASES, ARCHITECTURES, RUN
 
 def envelope_input_schema() -> dict[str, object]:
     """Return the schema of the input form, with a description of every field."""
-    memory: dict[str, object] = {
-        "anyOf": [_integer("memory_mib"), _string("'64G', '512MiB', '1.5TB'; powers of 1024")]
+    properties = {**_amounts(), **_platform(), **_work(), **_origin()}
+    return {
+        "type": "object",
+        "title": "ResourceEnvelope",
+        "description": "What a task needs. All figures are totals for the job; null or absent = not said.",
+        "additionalProperties": False,
+        "properties": {name: _or_null(schema) for name, schema in properties.items()},
     }
-    duration_text = "'1-12:00:00', '2:30:00', '90' (minutes, as Slurm), 'PT2H' (ISO 8601), '2h30m'"
-    duration: dict[str, object] = {"anyOf": [_integer("walltime_s"), _string(duration_text)]}
-    properties: dict[str, object] = {
+
+
+def _memory() -> dict[str, object]:
+    return {"anyOf": [_integer("memory_mib"), _string("'64G', '512MiB', '1.5TB'; powers of 1024")]}
+
+
+def _duration() -> dict[str, object]:
+    text = "'1-12:00:00', '2:30:00', '90' (minutes, as Slurm), 'PT2H' (ISO 8601), '2h30m'"
+    return {"anyOf": [_integer("walltime_s"), _string(text)]}
+
+
+def _amounts() -> dict[str, object]:
+    return {
         "gpus": _range(_integer("gpus"), "GPUs in total. Default 0; 1 when an accelerator is named."),
         "cpus": _range(_integer("cpus"), "CPUs in total. Default: one per GPU or node, at least one."),
         "nodes": _range(_integer("nodes"), "Nodes. Default: any number that holds the rest."),
-        "memory_mib": _range(memory, "Memory in total, MiB or with a unit. Default: the site's."),
-        "walltime_s": _range(duration, "Wall-time limit, seconds or with a unit. Default 3600."),
+        "memory_mib": _range(_memory(), "Memory in total, MiB or with a unit. Default: the site's."),
+        "walltime_s": _range(_duration(), "Wall-time limit, seconds or with a unit. Default 3600."),
+    }
+
+
+def _platform() -> dict[str, object]:
+    return {
         "architecture": _list(
             {"enum": [*ARCHITECTURES, *ARCHITECTURE_ALIASES]},
             "Any of these processor architectures; empty = any.",
@@ -25,7 +45,7 @@ def envelope_input_schema() -> dict[str, object]:
             "Which GPUs will do.",
             types=_list(_string("a100, h100, gh200, mi250x ..."), "Any of these types."),
             vendor={"enum": list(VENDORS)},
-            min_memory_mib={**memory, "description": "Memory of one device, at least."},
+            min_memory_mib={**_memory(), "description": "Memory of one device, at least."},
         ),
         "container": _object(
             "The container to run in.",
@@ -36,10 +56,20 @@ def envelope_input_schema() -> dict[str, object]:
         "network": _list(_string("for example infiniband"), "Capability words, all needed."),
         "filesystem": _list(_string("for example lustre"), "Capability words, all needed."),
         "parallel": _packages("Parallel runtimes the site must have, such as MPI."),
+    }
+
+
+def _work() -> dict[str, object]:
+    return {
         "data": _object("What must be staged.", inputs=_references(), outputs=_references()),
-        "runtime": _runtime(duration),
+        "runtime": _runtime(_duration()),
         "policy": _policy(),
         "objective": _string("earliest_completion (default), lowest_charge, soonest_start, or a strategy."),
+    }
+
+
+def _origin() -> dict[str, object]:
+    return {
         "source": {"enum": ["user", "script", "llm", "rules"], "description": "Who made this envelope."},
         "confidence": {"type": "number", "minimum": 0, "maximum": 1, "description": "Of a draft."},
         "rationale": {
@@ -51,13 +81,6 @@ def envelope_input_schema() -> dict[str, object]:
             "type": "object",
             "description": "The input as it came, kept beside the normalized form.",
         },
-    }
-    return {
-        "type": "object",
-        "title": "ResourceEnvelope",
-        "description": "What a task needs. All figures are totals for the job; null or absent = not said.",
-        "additionalProperties": False,
-        "properties": {name: _or_null(schema) for name, schema in properties.items()},
     }
 
 

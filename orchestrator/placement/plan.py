@@ -269,7 +269,7 @@ def _need_of_pending(job: PendingShare, kinds: tuple[NodeKind, ...]) -> Need:
     of_type = None
     if job.gpus and job.gpu_type is not None:
         of_type = frozenset(kind.index for kind in kinds if kind.gpu_type == job.gpu_type)
-    return Need(nodes, -(-job.cpus // nodes), -(-job.memory_mib // nodes), -(-job.gpus // nodes), of_type)
+    return Need(nodes, max(1, -(-job.cpus // nodes)), -(-job.memory_mib // nodes), -(-job.gpus // nodes), of_type)
 
 
 def _free_by_kind(

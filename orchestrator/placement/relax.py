@@ -125,7 +125,7 @@ def _lower(envelope: Envelope, name: str, most: Figure) -> Edit | None:
         most = bounds.min // 2
         if most < 1:
             return None
-    lowered = Range(min=most, max=max(most, min(bounds.max, most)))
+    lowered = Range(min=most, max=bounds.max)
     cost = (bounds.min - most) / max(bounds.min, 1)
     return _edit(envelope, name, lowered, change=(bounds.min, most), cost=cost, label=f"{name}.min")
 
@@ -256,9 +256,8 @@ def _drop_from_list(envelope: Envelope, failed: Rejection) -> Edit | None:
             listed = getattr(envelope, name)
             kept = tuple(each for each in listed if f"{each.name} {each.version or ''}".strip() != word)
             if len(kept) < len(listed):
-                return _edit(
-                    envelope, name, kept, word, None, WORD_COST, label=f"{name}.{word.split(maxsplit=1)[0]}"
-                )
+                label = f"{name}.{word.split()[0]}"
+                return _edit(envelope, name, kept, change=(word, None), cost=WORD_COST, label=label)
     names = {"network_missing": "network", "filesystem_missing": "filesystem"}
     if failed.code in names:
         name = names[failed.code]

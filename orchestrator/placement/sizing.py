@@ -49,14 +49,14 @@ def targets(envelope: Envelope) -> list[Target]:
         base = max(gpus.min, 1)
         for count in doublings(gpus):
             scale = max(count, 1)
-            sizes.append(Target(count, _scaled(cpus, scale, base), memory and _scaled(memory, scale, base)))
+            sizes.append(Target(count, _scaled(cpus, scale, base), _scaled(memory, scale, base) if memory else None))
     elif not cpus.is_fixed:
         base = max(cpus.min, 1)
         for count in doublings(cpus):
             scale = max(count, 1)
-            sizes.append(Target(gpus.min, count, memory and _scaled(memory, scale, base)))
+            sizes.append(Target(gpus.min, count, _scaled(memory, scale, base) if memory else None))
     else:
-        sizes.append(Target(gpus.min, cpus.min, memory and memory.min))
+        sizes.append(Target(gpus.min, cpus.min, memory.min if memory else None))
         if memory and not memory.is_fixed:
             sizes.append(Target(gpus.min, cpus.min, memory.max))
     return sizes

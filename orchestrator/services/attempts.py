@@ -123,9 +123,14 @@ def _is_accepted(attempt: Attempt) -> bool:
 
 def _task_follows(attempt: Attempt, *, now: datetime) -> list[Happening]:
     """Move the task where its accepted attempt went; other attempts leave it alone."""
-    target = _FOLLOWS.get(AttemptState(attempt.state))
+    state = AttemptState(attempt.state)
+    target = _FOLLOWS.get(state)
+    if is_terminal(ATTEMPT_MOVES, state) and attempt.started_at is not None:
+        target = TaskState.RUNNING  # it started and ended between two looks; the log tells both
     task = attempt.task
     if target is None or not _is_accepted(attempt) or task.state == target:
+        return []
+    if target not in TASK_MOVES[TaskState(task.state)]:
         return []
     move_task(task, target, now=now, reason=attempt.reason_explained)
     where = f"{attempt.system.slug}/{attempt.partition}"

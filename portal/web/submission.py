@@ -3,14 +3,14 @@
 from dataclasses import dataclass, field
 from uuid import uuid4
 
-from django.contrib.auth.decorators import login_required
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpResponse
 from django.shortcuts import redirect
 from django.utils import timezone
 from django.views.decorators.http import require_http_methods, require_POST
 
 from orchestrator.services import tasks
 from portal.web.forms import TaskForm, field_of
+from portal.web.guard import SignedInRequest, signed_in
 from portal.web.presenters.from_decision import decision_view
 from portal.web.presenters.from_submission import draft_view, form_problems, form_values, problems_by_field
 from portal.web.presenters.submission import Draft, Preview, Problem
@@ -32,8 +32,8 @@ class Answer:
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
-@login_required
-def task_new(request: HttpRequest) -> HttpResponse:
+@signed_in
+def task_new(request: SignedInRequest) -> HttpResponse:
     """Show the form; with POST draft, preview or submit."""
     if request.method != "POST":
         return _show(request, TaskForm(initial=_initial(request)))
@@ -48,15 +48,15 @@ def task_new(request: HttpRequest) -> HttpResponse:
 
 
 @require_POST
-@login_required
-def task_preview(request: HttpRequest) -> HttpResponse:
+@signed_in
+def task_preview(request: SignedInRequest) -> HttpResponse:
     """Answer only the preview beside the form."""
     answer = _ask(request, TaskForm(request.POST))
     context = {"preview": answer.preview, "draft": answer.draft}
     return page(request, f"{TEMPLATE}#preview", context)
 
 
-def _initial(request: HttpRequest) -> dict[str, object]:
+def _initial(request: SignedInRequest) -> dict[str, object]:
     """Return what the address asks to fill in: another task (`from`), or systems (`allow_systems`)."""
     values: dict[str, object] = {"once": uuid4().hex, "work": "command"}
     if handle := request.GET.get("from"):
@@ -68,7 +68,7 @@ def _initial(request: HttpRequest) -> dict[str, object]:
 
 
 def _show(
-    request: HttpRequest, form: TaskForm, answer: Answer | None = None, *, status: int = 200
+    request: SignedInRequest, form: TaskForm, answer: Answer | None = None, *, status: int = 200
 ) -> HttpResponse:
     context = {
         "here": "submit",
@@ -79,7 +79,7 @@ def _show(
     return page(request, TEMPLATE, context, status=status)
 
 
-def _ask(request: HttpRequest, form: TaskForm) -> Answer:
+def _ask(request: SignedInRequest, form: TaskForm) -> Answer:
     """Return where the work would run, or every fault that keeps it from being a task."""
     if not form.is_valid():
         return Answer(Preview(None, form_problems(form)))
@@ -98,7 +98,7 @@ def _ask(request: HttpRequest, form: TaskForm) -> Answer:
     return Answer(Preview(decision_view(decision, system_refs())), draft, said)
 
 
-def _filled(request: HttpRequest, form: TaskForm) -> HttpResponse:
+def _filled(request: SignedInRequest, form: TaskForm) -> HttpResponse:
     """Show the form again with what the script says written into its empty fields."""
     answer = _ask(request, form)
     if not answer.said:
@@ -107,7 +107,7 @@ def _filled(request: HttpRequest, form: TaskForm) -> HttpResponse:
     return _show(request, TaskForm(initial=form_values({}, answer.said) | typed), answer)
 
 
-def _submit(request: HttpRequest, form: TaskForm) -> HttpResponse:
+def _submit(request: SignedInRequest, form: TaskForm) -> HttpResponse:
     once = form.cleaned_data["once"]
     given = form.task_input | ({"client_ref": f"page:{once}"} if once else {})
     actor = f"user:{request.user.get_username()}"

@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from portal.web import account, federation, submission
+from portal.web import account, events, federation, submission, tasks
 
 app_name = "web"
 urlpatterns = [
@@ -10,6 +10,11 @@ urlpatterns = [
     path("systems/<slug:slug>/", federation.system_show, name="system-show"),
     path("tasks/new/", submission.task_new, name="task-new"),
     path("tasks/preview/", submission.task_preview, name="task-preview"),
+    path("tasks/", tasks.task_list, name="task-list"),
+    path("tasks/<str:handle>/", tasks.task_show, name="task-show"),
+    path("tasks/<str:handle>/cancel/", tasks.task_cancel, name="task-cancel"),
+    path("tasks/<str:handle>/replan/", tasks.task_replan, name="task-replan"),
+    path("events/", events.event_list, name="event-list"),
     path("sign-in/", account.SignIn.as_view(), name="sign-in"),
     path("sign-out/", account.SignOut.as_view(), name="sign-out"),
 ]

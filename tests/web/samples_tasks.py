@@ -153,9 +153,7 @@ FINISHED = (
 def event(
     sequence: int, type_: str, minutes: int, summary: str, detail: str, look: str, icon: str
 ) -> tasks.EventRow:
-    return tasks.EventRow(
-        sequence, type_, ago(minutes=minutes), summary, detail, look, icon, HANDLE, "md-equil-041", ANVIL
-    )
+    return tasks.EventRow(sequence, type_, ago(minutes=minutes), summary, detail, look, icon, HANDLE, ANVIL)
 
 
 EVENTS = (
@@ -175,7 +173,7 @@ EVENTS = (
     event(48_184, "task.accepted", 52, "accepted", "", "", "circle-dot"),
 )
 LOG = "".join(
-    f"step {n:>5}   energy {-41_233.4 + n * 0.37:12.3f}   temp {299.2 + n % 7 * 0.21:7.2f}   {41 + n % 3} ns/day\n"
+    f"step {n:>5}   energy {-41_233.4 + n * 0.37:12.3f}   temp {299.2 + n % 7 * 0.21:7.2f}\n"
     for n in range(4100, 4126)
 )
 
@@ -193,7 +191,10 @@ def task_page(**more: Any) -> tasks.TaskPage:
         "partition": "gpu",
         "account": "cis230010-gpu",
         "shape": "4 GPUs · 32 CPUs · 1 h",
-        "command": "#!/bin/bash\n#SBATCH --gpus=4\n#SBATCH --time=01:00:00\n\nmodule load gromacs\nsrun gmx_mpi mdrun -deffnm equil -ntomp 8\n",
+        "command": (
+            "#!/bin/bash\n#SBATCH --gpus=4\n#SBATCH --time=01:00:00\n\n"
+            "module load gromacs\nsrun gmx_mpi mdrun -deffnm equil -ntomp 8\n"
+        ),
         "is_script": True,
         "expected_start_at": ago(minutes=18),
         "expected_end_at": NOW + timedelta(minutes=18),
@@ -306,8 +307,9 @@ TASK_LIST = tasks.TaskListPage(
     any_tasks=True,
 )
 NO_TASKS = tasks.TaskListPage(Page(()), tasks.TaskFilters(), (), (), any_tasks=False)
+MANY_EVENTS = tuple(replace(each, sequence=each.sequence - 100 * lap) for lap in range(3) for each in EVENTS)
 EVENT_LIST = tasks.EventListPage(
-    Page(EVENTS * 3, next_query="cursor=1"), "", ("task.accepted", "task.started")
+    Page(MANY_EVENTS, next_query="cursor=1"), "", ("task.accepted", "task.started")
 )
 DRAFT = submission.Draft(
     "slurm",

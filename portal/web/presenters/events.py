@@ -47,14 +47,12 @@ LOOKS: Mapping[str, tuple[str, str]] = {
 """(colour class, icon) by the last part of the event type."""
 
 
-def event_rows(
-    events: Iterable["Event"], refs: Mapping[str, SystemRef], *, task_names: Mapping[str, str]
-) -> tuple[EventRow, ...]:
-    """Return events as lines. `task_names` by handle; a task without a name there shows its handle."""
-    return tuple(_row(event, refs, task_names) for event in events)
+def event_rows(events: Iterable["Event"], refs: Mapping[str, SystemRef]) -> tuple[EventRow, ...]:
+    """Return events as lines, in the order given."""
+    return tuple(_row(event, refs) for event in events)
 
 
-def _row(event: "Event", refs: Mapping[str, SystemRef], task_names: Mapping[str, str]) -> EventRow:
+def _row(event: "Event", refs: Mapping[str, SystemRef]) -> EventRow:
     look, icon = LOOKS.get(event.type.rpartition(".")[2], ("", "info"))
     return EventRow(
         sequence=event.position.seq,
@@ -65,6 +63,5 @@ def _row(event: "Event", refs: Mapping[str, SystemRef], task_names: Mapping[str,
         look=look,
         icon=icon,
         task=event.task or None,
-        task_name=task_names.get(event.task, ""),
         system=refs.get(event.system),
     )

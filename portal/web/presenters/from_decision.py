@@ -6,8 +6,8 @@ from datetime import datetime, timedelta
 from django.utils.functional import Promise
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
-from orchestrator.placement import types as placement
 
+from orchestrator.placement import types as placement
 from portal.web.presenters.decisions import (
     Candidate,
     DecisionView,

@@ -17,7 +17,7 @@ ORDER = (
     "accelerator.vendor",
     "accelerator.min_memory_mib",
 )
-NOT_SHOWN = frozenset({"source", "confidence", "rationale", "original"})
+NOT_SHOWN = frozenset({"source", "confidence", "rationale", "original", "script", "dialect"})
 
 
 def envelope_lines(

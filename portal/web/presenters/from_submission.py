@@ -1,4 +1,4 @@
-"""What was understood of a submission: the draft beside the form, faults by field, the form's own values. Pure."""
+"""What was understood of a submission: the draft, faults by field, the form's own values. Pure."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -81,7 +81,7 @@ def form_problems(form: BaseForm) -> tuple[Problem, ...]:
 
 
 def form_values(spec: Mapping[str, Any], envelope: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the form's initial values for a task input: its spec, and its envelope as said (not as filled)."""
+    """Return the form's initial values for a task's spec and its envelope as said (not as filled)."""
     environment = spec.get("environment") or {}
     policy, accelerator = envelope.get("policy") or {}, envelope.get("accelerator") or {}
     container, runtime = envelope.get("container") or {}, envelope.get("runtime") or {}

@@ -21,7 +21,6 @@ class EventRow:
     look: str
     icon: str
     task: str | None = None
-    task_name: str = ""
     system: SystemRef | None = None
 
 

@@ -73,3 +73,9 @@ def count(value: float | Decimal | None) -> str:
 def known(value: object) -> object:
     """Return the value, or an en dash where it is None or empty."""
     return UNKNOWN if value is None or value == "" else value
+
+
+@register.filter
+def words(text: str) -> list[str]:
+    """Return the words of a constant, to loop over."""
+    return text.split()

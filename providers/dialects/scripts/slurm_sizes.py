@@ -76,6 +76,11 @@ def _reckon_per_node_gpus(sizes: Sizes) -> None:
     types = tuple(dict.fromkeys(kind for words in found.values() for kind in words.types))
     if types:
         sheet.put("gpu_types", types, *sizes.line(*found))
+    for name, words in found.items():
+        if len(set(words.types)) > 1:
+            one = sizes.options[name]
+            why = "asks for both types at once; read as any of them"
+            sheet.note("not_understood", one.line, one.text, why)
     if "gres" in found and "gpus-per-node" in found and found["gres"].count != found["gpus-per-node"].count:
         why = "conflicting GPU directives: --gres and --gpus-per-node differ; --gpus-per-node counts"
         sheet.note("conflicts", sizes.line("gres")[0], f"--gres={sizes.options['gres'].value}", why)

@@ -91,22 +91,33 @@ def read_script(raw: object, *, dialect: str | None = None) -> ScriptRequest:
         message = f"The script cannot be read as a request: {sniffed.reason}."
         remedy = "Add directives, name the dialect, or send an envelope."
         raise InvalidInput(message, problems=(("/script", "no_directives", message),), remediation=remedy)
-    present = {sniffed.dialect, *sniffed.others}
+    present = {str(name) for name in (sniffed.dialect, *sniffed.others) if name}
     if chosen == "slurm" and "pbs" in present:
         return _with_pbs(text, has_own="slurm" in present)
     request = _READERS[chosen](text)
-    strangers = [name for name in present if name not in {None, chosen}]
-    if not strangers:
-        return request
-    notes = tuple(
-        Note(line=0, text=str(name), why=f"{name} directives are comments to {chosen}") for name in strangers
-    )
-    return request.model_copy(update={"ignored": request.ignored + notes})
+    return _with_strangers(request, sorted(present - {chosen}))
+
+
+def _with_strangers(request: ScriptRequest, strangers: Sequence[str]) -> ScriptRequest:
+    """Return the request with a remark on every other dialect whose directives stand there."""
+    ignored, unread = list(request.ignored), list(request.not_understood)
+    for name in strangers:
+        if request.dialect == "slurm" and name == "lsf":
+            why = "sbatch translates #BSUB lines too, in its own way; they are not read here: drop them"
+            unread.append(Note(line=0, text="#BSUB", why=why))
+        else:
+            ignored.append(
+                Note(line=0, text=name, why=f"{name} directives are comments to {request.dialect}")
+            )
+    return request.model_copy(update={"ignored": tuple(ignored), "not_understood": tuple(unread)})
 
 
 def _with_pbs(text: ScriptText, *, has_own: bool) -> ScriptRequest:
     """Return the request of a script that sbatch would read with its `#PBS` lines laid over its own."""
-    own, pbs = read_slurm(text), read_pbs(text)
+    own = read_slurm(text)
+    if "--ignore-pbs" in own.extra:
+        return _with_strangers(own, ["pbs"])
+    pbs = read_pbs(text)
     update: dict[str, object] = {}
     conflicts: list[Note] = []
     for field in _OVERLAID:

@@ -29,6 +29,7 @@ MODULES = {
     "scontrol": ("scontrol", "run"),
     "sacctmgr": ("sacctmgr", "run"),
     "sprio": ("sacctmgr", "sprio"),
+    "sshare": ("sshare", "run"),
 }
 
 

@@ -15,6 +15,7 @@ import sys
 
 from providers.sandbox.slurm import processes
 from providers.sandbox.slurm.engine import advance, finish, requeue
+from providers.sandbox.slurm.faults import is_controller_down
 from providers.sandbox.slurm.load import grow
 from providers.sandbox.slurm.model import Cluster, Job
 from providers.sandbox.slurm.store import Store
@@ -59,7 +60,7 @@ def daemon_is_alive(directory: str, now: float) -> bool:
 
 def tick_if_due(store: Store, now: float, *, force: bool = False) -> None:
     """Advance the cluster from a client, unless a daemon does it or it was done just now."""
-    if daemon_is_alive(store.directory, now):
+    if daemon_is_alive(store.directory, now) or is_controller_down(store.directory):
         return
     if force or abs(now - store.number("ticked_at")) >= TICK_EVERY_S:
         tick(store, now)

@@ -16,6 +16,7 @@ import time
 from types import FrameType
 
 from providers.sandbox.slurm.controller import tick
+from providers.sandbox.slurm.faults import is_controller_down
 from providers.sandbox.slurm.store import Store
 
 POLL_S = 0.25
@@ -35,7 +36,7 @@ class Site:
     def step(self, now: float) -> None:
         """Tick when something is due or somebody changed the state."""
         version = self.store.data_version()
-        if now >= self.due or version != self.version:
+        if (now >= self.due or version != self.version) and not is_controller_down(self.store.directory):
             self.due = tick(self.store, now)
             self.version = self.store.data_version()
         if now - self.beat_at >= BEAT_EVERY_S:

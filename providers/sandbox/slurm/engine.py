@@ -18,6 +18,7 @@ from providers.sandbox.slurm.limits import (
 from providers.sandbox.slurm.model import Cluster, Held, Job, Node, Partition
 from providers.sandbox.slurm.packing import Allocation, Request, place, unavailable
 from providers.sandbox.slurm.plan import Plan
+from providers.sandbox.slurm.tres import held_gpus
 
 BACKFILL_DEPTH = 500
 """Distinct attempts to place a job per pass; the rest wait for the next."""
@@ -56,6 +57,7 @@ def requeue(cluster: Cluster, job: Job, cause: str, now: int) -> None:
     cluster.add(past)
     job.state, job.reason, job.words = "PENDING", "BeginTime", ""
     job.start = job.end = job.launched_at = 0
+    job.last_gpus = held_gpus(cluster, job)
     job.alloc, job.batch_host, job.partition = {}, "", job.partitions[0]
     job.restarts += 1
     job.begin = job.eligible = now + cluster.requeue_delay

@@ -79,6 +79,12 @@ def switch_off(directory: str, name: str) -> None:
         os.unlink(path)
 
 
+def is_controller_down(directory: str) -> bool:
+    """Return whether slurmctld is dead or frozen: then nothing is scheduled either."""
+    place = os.path.join(directory, "faults")
+    return any(os.path.exists(os.path.join(place, f"controller_{how}.json")) for how in ("dead", "frozen"))
+
+
 def strike(directory: str, name: str, faults: dict[str, Setting], program: str) -> Setting | None:
     """Return the setting when the fault hits this program now, counting `times` down."""
     setting = faults.get(name)
@@ -110,13 +116,14 @@ def before(call: Call, faults: dict[str, Setting]) -> None:
     """
     directory, program = call.store.directory, call.program
     pinging = program == "scontrol" and "ping" in call.argv
-    dead = strike(directory, "controller_dead", faults, program) if program != "sacct" else None
-    frozen = strike(directory, "controller_frozen", faults, program) if program != "sacct" else None
-    if dead is not None and program != "sacctmgr":
+    asks_controller = program not in DATABASE
+    dead = strike(directory, "controller_dead", faults, program) if asks_controller else None
+    frozen = strike(directory, "controller_frozen", faults, program) if asks_controller else None
+    if dead is not None:
         if not pinging:
             time.sleep(seconds(dead, 29))
         _unreachable(call, CONNECT, pinging=pinging)
-    if frozen is not None and program != "sacctmgr":
+    if frozen is not None:
         time.sleep(seconds(frozen, 30))
         _unreachable(call, TIMED_OUT, pinging=pinging)
     if program in DATABASE and strike(directory, "database_dead", faults, program) is not None:

@@ -169,7 +169,7 @@ def _submit(
         id=cluster.take_id(),
         name=f"{dice.choice(NAMES)}{dice.randrange(100)}",
         user=user,
-        account=profile.account,
+        account=profile.account.lower(),
         partitions=[part.name],
         partition=part.name,
         submit=now,

@@ -208,6 +208,10 @@ class Job(Record):
     gpu_type: str = ""
     gpu_words: str = ""
     """The request as TRES_PER_NODE shows it, `gres:gpu:a100:2`."""
+    gpu_job_words: str = ""
+    """A request by `--gpus` as TRES_PER_JOB shows it, `gres:gpu:6`."""
+    last_gpus: dict[str, int] = {}
+    """GPUs by type of the former run of a requeued job; Slurm goes on showing them."""
     constraint: str = ""
     exclusive: bool = False
     want_nodes: list[str] = []

@@ -34,7 +34,7 @@ def build_job(cluster: Cluster, given: Options, user: str, now: int, cwd: str) -
     """
     names = _partitions(cluster, given)
     part = cluster.partitions[names[0]]
-    account = given.get("account") or _default_account(cluster, user)
+    account = given.get("account").lower() or _default_account(cluster, user)
     job = Job(
         name=given.get("job-name"),
         user=user,
@@ -208,6 +208,8 @@ def _gpus(job: Job, given: Options) -> tuple[int, int]:
             if scale == 0:
                 job.gpu_words = f"gres:gpu:{given.get(option)}"
                 return count, 0
+            if scale == 1:
+                job.gpu_job_words = f"gres:gpu:{given.get(option)}"
             return 0, count * (job.tasks_n if scale == 2 else 1)
     return 0, 0
 

@@ -40,7 +40,7 @@ def assoc_row(cluster: Cluster, one: Assoc) -> Row:
         "maxtres": _gpus(one.max_gpus), "maxtresperjob": _gpus(one.max_gpus), "maxtrespernode": "",
         "maxsubmit": _count(one.max_submit), "maxsubmitjobs": _count(one.max_submit),
         "maxwall": full_span(one.max_wall) if one.max_wall else "", "maxtresmins": "", "qos": ",".join(one.qos),
-        "defaultqos": one.default_qos, "grptresrunmins": "", "id": "", "parentname": "" if one.user else "root",
+        "defaultqos": one.default_qos, "grptresrunmins": "", "id": "", "parentname": "" if one.user or one.account == "root" else "root",
     }  # fmt: skip
 
 

@@ -64,7 +64,7 @@ def _show(call: Call, words: list[str], separator: str, *, detail: bool, hidden:
         return _show_nodes(call, name, separator, detail=detail)
     cluster, now = call.store.read(call.now), int(call.now)
     if entity in {"partition", "partitions"}:
-        parts = [p for p in cluster.partitions.values() if p.name == name or (not name and (hidden or not p.hidden))]
+        parts = [p for p in cluster.partitions.values() if p.name == name or (not name and (hidden or call.user == "root" or not p.hidden))]
         if name and not parts:
             raise Refused(f"Partition {name} not found")
         _records(call, [show.partition_lines(cluster, part) for part in parts], separator)

@@ -20,8 +20,15 @@ from providers.sandbox.slurm.store import Store
 
 __all__ = ["ANVIL", "DELTA", "DELTAAI", "PROGRAMS", "VISTA", "ClusterSpec", "create", "env", "install"]
 
-PROGRAMS = ("sinfo", "squeue", "sbatch", "sacct", "scancel", "scontrol", "sacctmgr", "sprio", "srun")
-_FILL_ROUNDS = 40
+PROGRAMS = ("sinfo", "squeue", "sbatch", "sacct", "scancel", "scontrol", "sacctmgr", "sprio", "sshare", "srun")
+_WHO = """#!/bin/sh
+# The remote user is a part played by the local one.
+if [ "$*" = "-un" ] && [ -n "$FACET_SANDBOX_USER" ]; then
+    echo "$FACET_SANDBOX_USER"
+else
+    PATH=/usr/bin:/bin exec id "$@"
+fi
+"""
 
 
 def create(directory: Path | str, spec: ClusterSpec, *, seed: int) -> None:
@@ -70,7 +77,7 @@ def populate(cluster: Cluster, spec: ClusterSpec, *, seed: int, now: int) -> Non
 
 
 def install(directory: Path | str) -> None:
-    """Write the programs of `PROGRAMS` into `directory`/bin."""
+    """Write the programs of `PROGRAMS`, and an `id` that knows the remote user, into `directory`/bin."""
     place = Path(directory).absolute() / "bin"
     place.mkdir(parents=True, exist_ok=True)
     command = Path(__file__).with_name("command.py")
@@ -79,6 +86,8 @@ def install(directory: Path | str) -> None:
         path = place / program
         path.write_text(f'#!/bin/sh\nexec {words} "$@"\n', encoding="utf-8")
         path.chmod(0o755)
+    (place / "id").write_text(_WHO, encoding="utf-8")
+    (place / "id").chmod(0o755)
 
 
 def env(directory: Path | str, *, user: str | None = None, base: Mapping[str, str] | None = None) -> dict[str, str]:
@@ -91,7 +100,12 @@ def env(directory: Path | str, *, user: str | None = None, base: Mapping[str, st
     """
     place = Path(directory).absolute()
     path = (os.environ if base is None else base).get("PATH", os.defpath)
-    values = {"FACET_SANDBOX": str(place), "PATH": f"{place / 'bin'}{os.pathsep}{path}"}
-    if user is not None:
-        values["FACET_SANDBOX_USER"] = user
-    return values
+    if user is None:
+        store = Store(str(place))
+        user = str(store.meta("default_user"))
+        store.close()
+    return {
+        "FACET_SANDBOX": str(place),
+        "FACET_SANDBOX_USER": user,
+        "PATH": f"{place / 'bin'}{os.pathsep}{path}",
+    }

@@ -175,7 +175,8 @@ def run(call: Call) -> int:
             columns, values = short_columns(given.get("format", usual(given)), short), short
     except BadFormat as bad:
         raise Refused(f"sinfo: error: Invalid node format specification: {bad}") from None
-    rows = selected(cluster, given, int(call.now), columns, values)
+    everything = given.has("all") or call.user == "root"
+    rows = selected(cluster, given, int(call.now), columns, values, everything=everything)
     if given.has("long") and not given.has("noheader"):
         call.say(time.strftime("%a %b %d %H:%M:%S %Y", time.localtime(call.now)))
     for line in table(columns, rows, values, header=not given.has("noheader")):
@@ -200,6 +201,8 @@ def selected(
     now: int,
     columns: list[Column],
     values: dict[str, tuple[str, Reader]],
+    *,
+    everything: bool,
 ) -> list[Row]:
     """Return the lines: filtered, then one per node and partition (-N) or grouped."""
     seen = views(cluster, now)
@@ -210,7 +213,7 @@ def selected(
     parts = [
         part
         for part in cluster.partitions.values()
-        if (part.name in wanted) or (not wanted and (given.has("all") or not part.hidden))
+        if (part.name in wanted) or (not wanted and (everything or not part.hidden))
     ]
     try:
         only = set(hosts(given.get("nodes"))) if given.has("nodes") else None

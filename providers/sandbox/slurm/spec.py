@@ -132,9 +132,10 @@ def build(spec: ClusterSpec, now: int) -> Cluster:
     ]
     names = [qos.name for qos in spec.qos]
     for account in sorted({*spec.accounts, *spec.background_accounts}):
-        assocs.append({"account": account, "share": 10, "qos": sorted(names)})
+        kept = account.lower()  # slurmdbd keeps account names in lower case
+        assocs.append({"account": kept, "share": 10, "qos": sorted(names)})
         assocs.extend(
-            {"account": account, "user": user, "qos": sorted(names)}
+            {"account": kept, "user": user, "qos": sorted(names)}
             for user in sorted(spec.accounts.get(account, ()))
         )
     site: dict[str, object] = {

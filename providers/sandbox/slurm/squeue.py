@@ -10,7 +10,7 @@ from collections.abc import Callable
 from providers.sandbox.slurm import tres
 from providers.sandbox.slurm.call import MAY, NEEDS, NONE, Call, Options, Refused, options
 from providers.sandbox.slurm.columns import BadFormat, long_columns, short_columns, table
-from providers.sandbox.slurm.limits import priority
+from providers.sandbox.slurm.limits import NEVER, priority
 from providers.sandbox.slurm.model import SHORT, STATE_ORDER, Cluster, Job
 from providers.sandbox.slurm.text import clock, host_list, memory, ranges, span
 
@@ -75,7 +75,7 @@ class Queue:
         self.long: dict[str, tuple[str, Reader]] = {name: plain[code] for name, code in same.items()}
         self.long |= {
             "hetjobid": ("HET_JOB_ID", lambda _: "N/A"), "hetjoboffset": ("HET_JOB_OFFSET", lambda _: "N/A"),
-            "tres-per-job": ("TRES_PER_JOB", lambda _: "N/A"), "tres-per-task": ("TRES_PER_TASK", lambda _: "N/A"),
+            "tres-per-job": ("TRES_PER_JOB", lambda j: j.gpu_job_words or "N/A"), "tres-per-task": ("TRES_PER_TASK", lambda _: "N/A"),
             "tres-alloc": ("TRES_ALLOC", lambda j: tres.joined(tres.job_pairs(cluster, j))),
             "tres": ("TRES_ALLOC", lambda j: tres.joined(tres.job_pairs(cluster, j))),
             "eligibletime": ("ELIGIBLE_TIME", lambda j: clock(j.eligible)),
@@ -149,7 +149,8 @@ class Queue:
         """Return what it waits for."""
         if not job.dependency:
             return "(null)"
-        return ",".join(f"{part}(unfulfilled)" for part in job.dependency.split(","))
+        fate = "failed" if job.reason == NEVER else "unfulfilled"
+        return ",".join(f"{part}({fate})" for part in job.dependency.split(","))
 
 
 def run(call: Call) -> int:
@@ -202,7 +203,7 @@ def chosen(cluster: Cluster, given: Options, me: str) -> list[Job]:
         raise Refused(f"squeue: error: Invalid user: {unknown[0]}")
     partitions, names = set(given.names("partition")), set(given.names("name"))
     accounts, qos = set(given.names("account")), set(given.names("qos"))
-    hidden = {p.name for p in cluster.partitions.values() if p.hidden} if not given.has("all") else set()
+    hidden = {p.name for p in cluster.partitions.values() if p.hidden and not given.has("all") and me != "root"}
     return [
         job
         for job in jobs

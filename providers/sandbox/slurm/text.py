@@ -94,6 +94,8 @@ def read_moment(text: str, now: int) -> int:
 
 def memory(mib: int) -> str:
     """Return MiB as TRES strings show it: the next unit while halves stay exact (`62.50G`, `32000M`)."""
+    if not mib:
+        return "0"
     amount, unit = float(mib), 0
     while amount >= 1024 and int(amount) % 512 == 0 and amount == int(amount):
         amount /= 1024

@@ -77,15 +77,22 @@ def gres_used(node: Node, held: Held) -> str:
     return ",".join(parts) or "gpu:0"
 
 
-def job_pairs(cluster: Cluster, job: Job) -> Pairs:
-    """Return what a job holds, or asks for while it holds nothing."""
-    if not job.alloc:
-        return requested_pairs(cluster, job)
+def held_gpus(cluster: Cluster, job: Job) -> dict[str, int]:
+    """Return the GPUs a job holds, by type."""
     counts: dict[str, int] = {}
     for name, (_, _, gpus) in job.alloc.items():
         kinds = cluster.nodes[name].gpu_types
         for index in gpus:
             counts[kinds[index]] = counts.get(kinds[index], 0) + 1
+    return counts
+
+
+def job_pairs(cluster: Cluster, job: Job) -> Pairs:
+    """Return what a job holds, or asks for while it holds nothing."""
+    if not job.alloc:
+        asked = requested_pairs(cluster, job)
+        return [*asked[:4], *gpu_pairs(cluster, job.last_gpus)] if job.last_gpus else asked
+    counts = held_gpus(cluster, job)
     return [
         ("cpu", str(job.alloc_cpus)),
         ("mem", memory(sum(row[1] for row in job.alloc.values()))),

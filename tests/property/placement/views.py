@@ -3,6 +3,7 @@
 The strategies lean towards feasible, tied views: random ones are almost never feasible and prove nothing.
 """
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -121,14 +122,23 @@ def records(draw: st.DrawFn, system: str, partition: str) -> ResourceRecord:
     exclusive = draw(mostly(False, True))
     nodes, shares = [], []
     gpus, cpus = draw(mostly(4, 2, 1)), draw(mostly(64, 16))
+    gpu_memory_mib = draw(mostly(40_960, 81_920))
     for index in range(draw(st.integers(1, 4))):
         name = f"n{index}"
         if draw(mostly(False, True)):
-            nodes.append(busy(name, gpus=gpus, cpus=cpus))
+            nodes.append(busy(name, gpus=gpus, cpus=cpus, gpu_memory_mib=gpu_memory_mib))
             ends = draw(st.sampled_from([20, 100, 600, 3600]))
             shares.append(running(name, ends_in_s=ends, cpus_per_node=cpus, gpus_per_node=gpus))
         else:
-            nodes.append(node(name, gpus=gpus, cpus=cpus, is_up=draw(mostly(True, False))))
+            nodes.append(
+                node(
+                    name,
+                    gpus=gpus,
+                    cpus=cpus,
+                    gpu_memory_mib=gpu_memory_mib,
+                    is_up=draw(mostly(True, False)),
+                )
+            )
     waiting = draw(
         st.lists(
             st.builds(
@@ -156,26 +166,51 @@ def records(draw: st.DrawFn, system: str, partition: str) -> ResourceRecord:
                 ChargeRule(unit="SU", per_gpu=Decimal(1)),
                 ChargeRule(unit="SU", per_gpu=Decimal(3)),
                 ChargeRule(unit="NH", per_node=Decimal(1)),
+                None,
             )
         ),
         credit_left=draw(mostly(Decimal(100), Decimal(50), Decimal(2), None)),
+        dispatch_s=draw(mostly(0, 3, 4, 8)),
         limits=UserLimits(max_gpus_per_job=draw(mostly(None, 2)), max_nodes_per_job=draw(mostly(None, 1))),
         max_nodes=draw(mostly(None, 1, 2)),
     )
 
 
+NAMES = [("delta", "gpu"), ("anvil", "ai"), ("vista", "gh"), ("delta", "cpu"), ("deltaai", "ghx4")]
+
+
 @st.composite
 def federations(draw: st.DrawFn, *, least: int = 1) -> list[ResourceRecord]:
-    """Draw one to five records of different names."""
-    names = [("delta", "gpu"), ("anvil", "ai"), ("vista", "gh"), ("delta", "cpu"), ("deltaai", "ghx4")]
-    count = draw(st.integers(least, len(names)))
-    return [draw(records(*name)) for name in names[:count]]
+    """Draw up to five records of different names: each for itself, or all alike but for what breaks ties."""
+    count = draw(st.integers(least, len(NAMES)))
+    if draw(st.booleans()):
+        return [draw(records(*name)) for name in NAMES[:count]]
+    base = replace(draw(records(*NAMES[0])), health=Health.ONLINE)
+    free = draw(st.booleans())
+    return [draw(twins(base, *name, free=free)) for name in NAMES[:count]]
+
+
+@st.composite
+def twins(
+    draw: st.DrawFn, base: ResourceRecord, system: str, partition: str, *, free: bool
+) -> ResourceRecord:
+    """Draw the same record under another name, with its own credit, accelerator memory and dispatch time."""
+    memory_mib = draw(st.sampled_from([40_960, 81_920]))
+    return replace(
+        base,
+        system=system,
+        partition=partition,
+        nodes=tuple(replace(each, gpu_memory_mib=memory_mib) for each in base.nodes),
+        charge=None if free else ChargeRule(unit="SU", per_gpu=Decimal(1)),
+        credit_left=draw(st.sampled_from([Decimal(100), Decimal(200), Decimal(400)])),
+        dispatch_s=draw(st.sampled_from([0, 0, 4, 8])),
+    )
 
 
 @st.composite
 def envelopes(draw: st.DrawFn) -> Envelope:
     """Draw a small request, mostly one that fits."""
-    least = draw(mostly(1, 2, 4, 0))
+    least = draw(st.sampled_from([1, 1, 2, 2, 4, 3, 0]))
     most = max(least, draw(mostly(least, 2, 4, 8)))
     least_cpus = draw(mostly(4, 8))
     wall = draw(mostly(3600, 600))
@@ -183,7 +218,7 @@ def envelopes(draw: st.DrawFn) -> Envelope:
         gpus=bounds(least, most),
         cpus=bounds(least_cpus, draw(mostly(least_cpus, 16, 32))),
         walltime_s=bounds(wall, draw(mostly(wall, 7200))),
-        nodes=draw(mostly(None, bounds(1), bounds(1, 2), bounds(2))),
+        nodes=draw(st.sampled_from([None, None, bounds(1), bounds(1, 2), bounds(2)])),
         accelerator=draw(mostly(None, Accelerator(types=("a100",)), Accelerator(types=("h100",)))),
         policy=Policy(
             prefer=draw(mostly((), ("vista", "anvil"))),

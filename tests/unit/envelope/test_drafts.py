@@ -42,7 +42,8 @@ def test_a_script_becomes_an_envelope_with_a_reason_per_field() -> None:
     )
     assert envelope.memory_mib == Range.exactly(204_800)
     assert envelope.walltime_s == Range.exactly(7200)
-    assert envelope.accelerator is not None and envelope.accelerator.types == ("a100",)
+    assert envelope.accelerator is not None
+    assert envelope.accelerator.types == ("a100",)
     assert envelope.container is not None
     assert (envelope.container.runtime, envelope.container.image) == (("apptainer",), "/img/x.sif")
     assert draft.rationale == {
@@ -87,6 +88,27 @@ def test_an_unknown_gpu_type_is_reported_and_any_type_is_taken() -> None:
     assert draft.given.accelerator is None
     assert [(note.text, note.why) for note in draft.not_understood] == [
         ("quantum", "GPU type is not known: any type is taken")
+    ]
+
+
+def test_device_memory_is_wanted_only_when_every_type_says_it() -> None:
+    some = draft_from_script('#!/bin/sh\n#SBATCH -C "[a100|v100-32gb]" --gres=gpu:1 -t 5\n').given.accelerator
+    every = draft_from_script(
+        '#!/bin/sh\n#SBATCH -C "[a100-80gb|v100-32gb]" --gres=gpu:1 -t 5\n'
+    ).given.accelerator
+
+    assert some is not None
+    assert (some.types, some.min_memory_mib) == (("a100", "v100"), None)
+    assert every is not None
+    assert (every.types, every.min_memory_mib) == (("a100", "v100"), 32_768)
+
+
+def test_a_slice_of_a_gpu_is_called_so() -> None:
+    draft = draft_from_script("#!/bin/sh\n#SBATCH --gres=gpu:a100_3g.20gb:1 -t 5\n")
+
+    assert draft.given.accelerator is None
+    assert [note.why for note in draft.not_understood] == [
+        "a slice of a GPU: a whole GPU of any type is taken"
     ]
 
 

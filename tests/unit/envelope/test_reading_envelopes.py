@@ -78,7 +78,8 @@ def test_a_full_envelope_is_normalized_field_by_field() -> None:
     assert envelope.data.inputs[0].sha256 == "ab" * 32
     assert envelope.input_bytes == 10
     assert not envelope.has_unsized_inputs
-    assert envelope.runtime is not None and envelope.runtime.scaling is not None
+    assert envelope.runtime is not None
+    assert envelope.runtime.scaling is not None
     assert [(p.gpus, p.runtime_s) for p in envelope.runtime.scaling.points] == [(1, 3600), (4, 900)]
     assert envelope.policy.allow_systems == ("delta", "anvil")
     assert envelope.policy.max_charge == {"delta": Decimal("10.5"), "anvil": Decimal(3)}
@@ -324,7 +325,8 @@ def test_callers_may_know_more_words() -> None:
 
     known = read_envelope(unknown, known_accelerators={"quantum9"}, known_objectives={"balanced"})
 
-    assert known.accelerator is not None and known.accelerator.types == ("quantum9",)
+    assert known.accelerator is not None
+    assert known.accelerator.types == ("quantum9",)
     assert known.objective == "balanced"
     assert faults({"policy": {"prefer": ["detla"]}}, known_systems={"delta"}) == {
         "/policy/prefer/0": "unknown_system"
@@ -335,8 +337,10 @@ def test_memory_in_accelerator_names_counts_only_when_every_type_says_it() -> No
     both = read_envelope({"accelerator": {"types": ["a100-80gb", "v100-32gb"]}}).accelerator
     one = read_envelope({"accelerator": {"types": ["a100-80gb", "h100"]}}).accelerator
 
-    assert both is not None and both.min_memory_mib == 32_768
-    assert one is not None and one.min_memory_mib is None
+    assert both is not None
+    assert both.min_memory_mib == 32_768
+    assert one is not None
+    assert one.min_memory_mib is None
 
 
 def test_deep_or_vast_input_is_refused() -> None:

@@ -49,7 +49,8 @@ def test_gres_and_gpus_per_node_that_differ_are_a_conflict_and_the_latter_counts
     request, draft, expected = opened("dialect-differences-02")
 
     assert request.gpus_per_node == expected["gpus_per_node"] == 4
-    assert draft.envelope is not None and draft.envelope.gpus.max == 4
+    assert draft.envelope is not None
+    assert draft.envelope.gpus.max == 4
     assert expected["warning"] in whys(request.conflicts)
     assert draft.confidence == 0.7
 
@@ -202,9 +203,11 @@ def test_lsf_limit_counts_kb_and_reservation_mb_unless_the_site_says_otherwise()
     default, in_gb = read_lsf(text), read_lsf(text, unit_for_limits="GB")
 
     assert default.memory_limit_mib == 3907  # 4,000,000 KB, rounded up
-    assert default.memory_asked is not None and default.memory_asked.mib == 4000
+    assert default.memory_asked is not None
+    assert default.memory_asked.mib == 4000
     assert in_gb.memory_limit_mib == 4_000_000 * 1024
-    assert in_gb.memory_asked is not None and in_gb.memory_asked.mib == 4000 * 1024
+    assert in_gb.memory_asked is not None
+    assert in_gb.memory_asked.mib == 4000 * 1024
     assert "the unit is probably another" in whys(in_gb.warnings)
     assert "the unit is probably another" not in whys(default.warnings)
 
@@ -264,7 +267,8 @@ def test_unique_prefixes_of_options_count_and_ambiguous_ones_are_refused() -> No
     request, _, expected = opened("script-directive-parse-08")
 
     assert request.exclusive is expected["exclusive"]
-    assert request.constraint is not None and request.constraint.text == expected["constraint"]
+    assert request.constraint is not None
+    assert request.constraint.text == expected["constraint"]
     assert request.partition == expected["partition"]
     for option, want in zip(
         CASES["script-directive-parse-08"]["input"]["ambiguous"], expected["ambiguous"], strict=True
@@ -325,7 +329,8 @@ def test_gpus_per_task_times_tasks_with_features_as_hints() -> None:
     assert request.walltime_s == fixed(expected["wall_s"])
     assert request.constraint is not None
     assert list(request.constraint.all_of) == expected["constraint"]["all_of"]
-    assert draft.given.accelerator is not None and draft.given.accelerator.types == ("a100",)
+    assert draft.given.accelerator is not None
+    assert draft.given.accelerator.types == ("a100",)
     assert "hint from feature 'a100'" in draft.rationale["accelerator"]
 
 
@@ -343,7 +348,8 @@ def test_node_ranges_and_time_min_become_ranges() -> None:
 def test_a_here_document_is_another_script() -> None:
     request, draft, expected = opened("script-to-envelope-05")
 
-    assert draft.envelope is not None and draft.envelope.gpus.max == expected["outer"]["gpus"]
+    assert draft.envelope is not None
+    assert draft.envelope.gpus.max == expected["outer"]["gpus"]
     assert request.walltime_s is expected["outer"]["wall_s"] is None
     assert request.body.is_launcher is expected["outer"]["launcher"]
     inner = draft.generated[0]
@@ -442,7 +448,8 @@ def test_lsf_gpus_are_per_host_and_ptile_gives_the_hosts() -> None:
     assert accelerator is not None
     assert accelerator.types == (expected["accelerator"]["type"],)
     assert accelerator.min_memory_mib == expected["accelerator"]["memory_gb"] * 1024
-    assert request.memory_asked is not None and request.memory_asked.mib == expected["mem_mb"]["value"]
+    assert request.memory_asked is not None
+    assert request.memory_asked.mib == expected["mem_mb"]["value"]
     assert "per slot or per host is the site's setting" in whys(request.warnings)
     assert request.walltime_s == fixed(expected["wall_s"])
 

@@ -253,7 +253,8 @@ def test_grid_engine_directives_count_after_commands_too() -> None:
 
 def test_cobalt_gives_whole_nodes_and_names_filesystems() -> None:
     request = read_script(
-        "#!/bin/bash\n#COBALT -n 8 -t 1:30:00 -q prod -A proj --attrs filesystems=home,eagle:mcdram=flat\n./x\n"
+        "#!/bin/bash\n#COBALT -n 8 -t 1:30:00 -q prod -A proj\n"
+        "#COBALT --attrs filesystems=home,eagle:mcdram=flat\n./x\n"
     )
 
     assert request.nodes == fixed(8)
@@ -299,3 +300,39 @@ def test_directives_inside_a_here_document_do_not_decide_the_dialect() -> None:
     found = sniff(read_text("#!/bin/sh\n#PBS -l ncpus=1\ncat <<EOF > x\n#SBATCH -n 4\nEOF\n"))
 
     assert (found.dialect, found.others) == ("pbs", ())
+
+
+def test_ignore_pbs_is_obeyed() -> None:
+    request = read_script("#!/bin/sh\n#SBATCH --ignore-pbs -t 10\n#PBS -l walltime=1:00:00\n")
+
+    assert request.walltime_s == fixed(600)
+    assert "pbs directives are comments to slurm" in request.ignored[0].why
+
+
+def test_bsub_lines_beside_sbatch_lines_are_reported() -> None:
+    request = read_script("#!/bin/sh\n#SBATCH -t 10\n#BSUB -W 2:30\n")
+
+    assert request.walltime_s == fixed(600)
+    assert "sbatch translates #BSUB lines too" in request.not_understood[0].why
+
+
+def test_two_gpu_types_in_one_option_are_reported() -> None:
+    request = slurm("--gres=gpu:a100:2,gpu:v100:2")
+
+    assert request.gpus == fixed(4)
+    assert request.gpu_types == ("a100", "v100")
+    assert "asks for both types" in request.not_understood[0].why
+
+
+def test_tasks_that_do_not_fill_the_last_node_still_need_it() -> None:
+    request = slurm("-n 9 --ntasks-per-node=4")
+
+    assert request.nodes == fixed(3)
+    assert request.reasons["nodes"] == "9 tasks at 4 per node"
+
+
+def test_seconds_round_up_to_the_minute_with_a_reason() -> None:
+    request = slurm("-t 0:01")
+
+    assert request.walltime_s == fixed(60)
+    assert request.reasons["walltime_s"] == "Slurm limits count in whole minutes"

@@ -1,0 +1,1 @@
+"""REST, made from the skill registry and the read views."""

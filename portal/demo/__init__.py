@@ -1,0 +1,1 @@
+"""The demo federation: emulated systems, people and credits, all on this machine."""

@@ -1,0 +1,106 @@
+"""Making the demo federation: emulated clusters, their profiles, two researchers, an admin, credits."""
+
+import secrets
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+from pathlib import Path
+
+from django.contrib.auth.models import User
+
+from federation import collector
+from federation.models import System
+from federation.profile_yaml import read_profile
+from federation.services import allocate, connect, store_profile
+from portal.demo_file import DemoUser
+from portal.tokens import issue
+from providers.sandbox.slurm.setup import ANVIL, DELTA, DELTAAI, VISTA, ClusterSpec, create, env
+
+PROFILES = Path(__file__).parent / "profiles"
+CLUSTERS: dict[str, tuple[ClusterSpec, int]] = {
+    "delta": (DELTA, 11),
+    "deltaai": (DELTAAI, 12),
+    "anvil": (ANVIL, 13),
+    "vista": (VISTA, 14),
+}
+"""Specification and seed of each emulated cluster, by system."""
+
+
+@dataclass(frozen=True, slots=True)
+class Person:
+    """One person of the demo and what they may spend: account, unit and amount by system."""
+
+    username: str
+    scopes: tuple[str, ...]
+    credits: dict[str, tuple[tuple[str, str, int], ...]]
+    is_admin: bool = False
+
+
+PEOPLE = (
+    Person(
+        "alice",
+        ("read", "draft", "submit", "manage"),
+        {
+            "delta": (("bbka-delta-gpu", "SU", 2000), ("bbka-delta-cpu", "SU", 50000)),
+            "deltaai": (("bbka-dtai-gh", "SU", 1500),),
+            "anvil": (
+                ("cis220051", "SU", 100000),
+                ("cis220051-gpu", "GPU SU", 1200),
+                ("cis220051-ai", "AI SU", 400),
+            ),
+            "vista": (("ASC24001", "SU", 800),),
+        },
+    ),
+    Person(
+        "bob",
+        ("read", "draft", "submit", "manage"),
+        {
+            "delta": (("bbka-delta-gpu", "SU", 500),),
+            "deltaai": (("bbka-dtai-gh", "SU", 300),),
+            "vista": (("ASC24001", "SU", 200),),
+        },
+    ),
+    Person("admin", ("read", "draft", "submit", "manage", "admin"), {}, is_admin=True),
+)
+
+
+def directory_of(data_dir: Path, slug: str) -> Path:
+    """Return where an emulated cluster lives."""
+    return data_dir / "sandbox" / slug
+
+
+def make_systems(data_dir: Path, *, now: datetime) -> None:
+    """Make the emulated clusters that are not there yet, and put their profiles in force."""
+    for slug, (spec, seed) in CLUSTERS.items():
+        create(directory_of(data_dir, slug), spec, seed=seed)
+        if System.objects.filter(slug=slug, profile__isnull=False).exists():
+            continue  # an administrator may have edited it since
+        text = (PROFILES / f"{slug}.yaml").read_text()
+        store_profile(read_profile(text, source=f"{slug}.yaml"), text, now=now, note="demo")
+
+
+def make_person(person: Person, data_dir: Path, *, known: DemoUser | None, now: datetime) -> DemoUser:
+    """Make a person with connections and credits; an earlier run's password and token stay valid."""
+    user, fresh = User.objects.get_or_create(
+        username=person.username,
+        defaults={"is_staff": person.is_admin, "is_superuser": person.is_admin},
+    )
+    if fresh or known is None:
+        password = secrets.token_urlsafe(12)
+        user.set_password(password)
+        user.save()
+        token = issue(user, name="demo", scopes=person.scopes, now=now)
+        known = DemoUser(username=person.username, password=password, token=token)
+    for slug, accounts in person.credits.items():
+        system = System.objects.get(slug=slug)
+        settings = {"env": env(directory_of(data_dir, slug), user=person.username)}
+        connect(user, system, kind="local", settings=settings, now=now, remote_user=person.username)
+        for account, unit, granted in accounts:
+            allocate(user, system, account, unit=unit, granted=Decimal(granted), now=now)
+    return known
+
+
+def first_look(*, now: datetime) -> None:
+    """Probe every system once, so that the first page already shows them."""
+    for system in System.objects.filter(is_enabled=True, profile__isnull=False):
+        collector.refresh(system.pk, now=now, force_full=system.last_full_probe_at is None)

@@ -1,0 +1,1 @@
+"""Invariants of placement, each with mutants that must die of it."""

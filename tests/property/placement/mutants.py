@@ -1,0 +1,249 @@
+"""Faults, one line each, and the invariant that must notice: an invariant counts only after a mutant died.
+
+A mutant replaces one attribute of the placement package while its invariant runs.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from typing import Any
+
+from federation.types import ChargeRule
+from orchestrator.envelope.types import Policy
+from orchestrator.placement import (
+    cache,
+    capacity,
+    choose,
+    judge,
+    occupancy,
+    place,
+    relax,
+    rules,
+    sizing,
+    timeline,
+)
+from tests.property.placement.views import bounds, envelope, record
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """What is broken, where, by what, and who must notice."""
+
+    name: str
+    target: Any
+    attribute: str
+    fault: Callable[[Any], Any]
+    """Gets the healthy attribute, returns the faulty one."""
+    killer: str
+    witness: tuple[Any, ...] | None = None
+    """Arguments that show the fault, where random ones rarely do; the healthy code passes on them."""
+
+
+def _without_key_part(index: int) -> Callable[[Any], Any]:
+    def fault(healthy: Callable[..., tuple[Any, ...]]) -> Any:
+        def key_of(*args: Any, **named: Any) -> tuple[Any, ...]:
+            key = list(healthy(*args, **named))
+            key[index] = type(key[index])() if not isinstance(key[index], tuple) else ()
+            return tuple(key)
+
+        return key_of
+
+    return fault
+
+
+def _nothing(_healthy: Any) -> Any:
+    return lambda *_args, **_named: []
+
+
+def _keep_arrival_order(healthy: Any) -> Any:
+    """Rank by score alone: equal scores keep the order of records."""
+    return lambda *args, **named: (*healthy(*args, **named)[:2], *[0] * 8)
+
+
+def _score_ignored(healthy: Any) -> Any:
+    def key_of(*args: Any, **named: Any) -> Any:
+        key = healthy(*args, **named)
+        return (key[0], Decimal(0), 0, *key[3:])
+
+    return key_of
+
+
+def _sliding_window(_healthy: Any) -> Any:
+    """Pick within 5 s of the best, instead of on the fixed grid."""
+
+    def order(items: Any, key: Any = None) -> list[Any]:
+        listed = sorted(items, key=key)
+        if not listed or not isinstance(listed[0], judge.Option):
+            return listed
+        best = min(option.estimates.completion_s for option in listed)
+        return sorted(listed, key=lambda o: (o.estimates.completion_s - best >= choose.GRID_S, *o.key[3:]))
+
+    return order
+
+
+def _reasons_lost(healthy: Any) -> Any:
+    return lambda **named: healthy(**{**named, "rejections": ()})
+
+
+def _records_as_given(_healthy: Any) -> Any:
+    return lambda items, key=None: list(items)
+
+
+def _overcommitting_take(healthy: Any) -> Any:
+    def take(self: Any, start: int, end: int, cpus: int, memory_mib: int, gpus: int) -> None:
+        healthy(self, start, max(start, end - 1), cpus, memory_mib, gpus)
+
+    return take
+
+
+def _no_gpu_check(_healthy: Any) -> Any:
+    def earliest(self: Any, cpus: int, memory_mib: int, _gpus: int, duration: int, after: int = 0) -> Any:
+        return _healthy(self, cpus, memory_mib, 0, duration, after)
+
+    return earliest
+
+
+def _first_step_only(_healthy: Any) -> Any:
+    """Look whether it fits at the start, not all along."""
+
+    def earliest(self: Any, cpus: int, memory_mib: int, gpus: int, _duration: int, after: int = 0) -> Any:
+        return _healthy(self, cpus, memory_mib, gpus, 1, after)
+
+    return earliest
+
+
+def _late_by(seconds: int) -> Callable[[Any], Any]:
+    def fault(healthy: Any) -> Any:
+        def earliest(self: Any, *args: Any, **named: Any) -> Any:
+            start = healthy(self, *args, **named)
+            return None if start is None else start + seconds
+
+        return earliest
+
+    return fault
+
+
+def _bounds_never_refreshed(healthy: Any) -> Any:
+    """Reserve without telling the heaps that the node changed."""
+
+    def take(self: Any, *args: Any) -> None:
+        version = self.version
+        healthy(self, *args)
+        self.version = version
+
+    return take
+
+
+def _wrong_parent(_healthy: Any) -> Any:
+    """Take the bounds of any known request, more demanding ones too."""
+    return lambda self, _key: next(iter(self._heaps.values()), None)
+
+
+def _gives_up_on_wide(healthy: Any) -> Any:
+    """Leave jobs of several nodes without a reservation."""
+    return lambda self, need, d, **n: None if need.nodes > 1 else healthy(self, need, d, **n)
+
+
+def _shorter_is_harder(healthy: Any) -> Any:
+    return lambda self, need, d, **n: healthy(self, need, max(1, 90 - d), **n)
+
+
+def _random_answer(_healthy: Any) -> Any:
+    calls: list[int] = []
+
+    def digest_of(_self: Any, _model: Any) -> str:
+        calls.append(1)
+        return str(len(calls))
+
+    return digest_of
+
+
+def _free(healthy: Any) -> Any:
+    return lambda layout, record: healthy(layout, record).model_copy(update={"amount": Decimal(0)})
+
+
+def _charge_shared(healthy: Any) -> Any:
+    """Charge exclusive nodes by the share that is used."""
+    return lambda layout, record: healthy(layout, replace(record, is_exclusive=False))
+
+
+def _no_verification(_healthy: Any) -> Any:
+    return lambda *_a, **_n: None
+
+
+def _always_above(healthy: Any) -> Any:
+    """Size past the envelope: twice the maximum."""
+
+    def targets(envelope: Any) -> list[Any]:
+        return [replace(target, cpus=target.cpus * 4) for target in healthy(envelope)]
+
+    return targets
+
+
+def _exact_minimum_only(_healthy: Any) -> Any:
+    """Refuse shares that are rounded up to be even."""
+
+    def lay_out(target: Any, nodes: int, **named: Any) -> Any:
+        return None if target.gpus % nodes else _healthy(target, nodes, **named)
+
+    return lay_out
+
+
+def _more_is_worse(healthy: Any) -> Any:
+    """Judge capacity by the smallest node of all instead of enough nodes."""
+
+    def capacity_rule(asked: Any, layout: Any) -> Any:
+        return healthy(asked, None if len(asked.record.nodes) > 4 else layout)
+
+    return capacity_rule
+
+
+CAPPED = (
+    envelope(gpus=bounds(1, 4), policy=Policy(max_charge={"delta": Decimal(2)})),
+    [record(charge=ChargeRule(unit="SU", per_gpu=Decimal(1)))],
+)
+STAIRS = (
+    envelope(),
+    [
+        record(name, charge=ChargeRule(unit="SU", per_gpu=Decimal(1)), dispatch_s=late, credit_left=credit)
+        for name, late, credit in (("a", 0, Decimal(10)), ("b", 4, Decimal(20)), ("c", 8, Decimal(40)))
+    ],
+)
+"""A first, B 4 s later and cheaper, C 8 s later and cheapest: a window of 5 s picks B, without A it picks C."""
+
+MUTANTS = [
+    Mutant("records are not sorted", place, "sorted", _records_as_given, "order_does_not_matter"),
+    Mutant("offline is fine", rules, "PLAIN_RULES", lambda r: r[1:], "only_feasible_is_chosen"),
+    Mutant("wall time is not capped", rules, "wall_time", _nothing, "only_feasible_is_chosen"),
+    Mutant("any accelerator will do", capacity, "type_matches", lambda _h: lambda kind, _w: kind.gpus > 0, "only_feasible_is_chosen"),
+    Mutant("the trace loses its reasons", place, "Candidate", _reasons_lost, "every_candidate_is_feasible_or_explained"),
+    Mutant("more CPUs than asked", sizing, "targets", _always_above, "size_stays_in_bounds"),
+    Mutant("limits are not kept", sizing, "limit_codes", _nothing, "size_stays_in_bounds"),
+    Mutant("the charge is not computed", sizing, "charge_for", _free, "charge_stays_in_credit"),
+    Mutant("exclusive nodes are charged by share", sizing, "charge_for", _charge_shared, "charge_stays_in_credit"),
+    Mutant("credit is unlimited", sizing, "credit_for", lambda _h: lambda *_a: None, "charge_stays_in_credit"),
+    Mutant("caps are ignored", sizing, "cap_for", lambda _h: lambda *_a: None, "charge_stays_in_credit", CAPPED),
+    Mutant("a sliding window", place, "sorted", _sliding_window, "removing_a_loser_keeps_the_winner", STAIRS),
+    Mutant("no rounding to even shares", sizing, "lay_out", _exact_minimum_only, "a_looser_request_never_loses_a_placement"),
+    Mutant("more nodes are refused", rules, "capacity", _more_is_worse, "more_resources_never_lose_a_placement"),
+    Mutant("the score is ignored", judge, "key_of", _score_ignored, "nothing_feasible_scores_better"),
+    Mutant("no tie-break by credit", judge, "key_of", _without_key_part(4), "equal_scores_are_settled_by_the_ties"),
+    Mutant("no tie-break by waste", judge, "key_of", _without_key_part(5), "equal_scores_are_settled_by_the_ties"),
+    Mutant("no tie-break by preference", judge, "key_of", _without_key_part(6), "equal_scores_are_settled_by_the_ties"),
+    Mutant("no tie-break at all", judge, "key_of", _keep_arrival_order, "equal_scores_are_settled_by_the_ties"),
+    Mutant("longer is better", choose, "grid", lambda h: lambda s: -h(s), "a_shorter_wait_keeps_the_winner"),
+    Mutant("answers depend on the call", cache.PlanCache, "digest_of", _random_answer, "the_same_inputs_give_the_same_bytes"),
+    Mutant("reserved credit is forgotten", cache.PlanCache, "committed_amount", lambda _h: lambda *_a: Decimal(0), "a_reserved_choice_is_planned_behind"),
+    Mutant("edits are not tried", relax, "edit_for", _no_verification, "unschedulable_tells_what_would_help"),
+    Mutant("the last second is free", timeline.NodeSteps, "take", _overcommitting_take, "a_reservation_takes_what_it_says"),
+    Mutant("GPUs are not looked at", timeline.NodeSteps, "earliest", _no_gpu_check, "a_node_is_never_overcommitted"),
+    Mutant("only the start must fit", timeline.NodeSteps, "earliest", _first_step_only, "a_node_is_never_overcommitted"),
+    Mutant("one second late", timeline.NodeTimelines, "earliest", _late_by(1), "a_start_is_the_earliest_there_is"),
+    Mutant("stale bounds", timeline.NodeSteps, "take", _bounds_never_refreshed, "a_node_is_never_overcommitted"),
+    Mutant("bounds of a bigger request", timeline.NodeTimelines, "_parent", _wrong_parent, "remembered_answers_equal_fresh_ones"),
+    Mutant("wide jobs get no reservation", timeline.NodeTimelines, "reserve", _gives_up_on_wide, "what_fits_the_empty_machine_gets_a_start"),
+    Mutant("long jobs start first", timeline.NodeTimelines, "earliest", _shorter_is_harder, "a_bigger_or_longer_request_never_starts_earlier"),
+    Mutant("counting is late", timeline.NodeCounts, "earliest", _late_by(1), "counting_is_never_later_than_naming"),
+    Mutant("idle nodes are late", occupancy, "_shared_steps", lambda h: lambda n, r, u: h(n, r, u) if r else [(0, 0, 0, 0), (9_000, n.cpus, 1 << 50, n.gpus)], "fewer_running_jobs_never_delay"),
+]  # fmt: skip
+"""The long lines are a table: what is broken, where, how, and who notices."""

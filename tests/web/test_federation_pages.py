@@ -1,0 +1,104 @@
+"""The federation pages: what they show, to whom, and how much they ask of the database."""
+
+from datetime import datetime, timedelta
+
+import pytest
+from django.contrib.auth.models import User
+from django.test import Client
+from pytest_django import DjangoAssertNumQueries
+
+from federation.models import System
+from portal.web.presenters.federation import Pool
+from portal.web.presenters.records import Waits, federation_page
+from portal.web.seen import seen
+
+pytestmark = pytest.mark.django_db
+
+
+def test_a_stranger_is_asked_to_sign_in(client: Client) -> None:
+    answer = client.get("/systems/anvil/")
+
+    assert (answer.status_code, answer["Location"]) == (302, "/sign-in/?next=/systems/anvil/")
+
+
+def test_an_empty_federation_says_what_to_do_first(browser: Client) -> None:
+    answer = browser.get("/")
+
+    assert answer.status_code == 200
+    assert "No system you may use yet" in answer.text
+    assert "load_profiles" in answer.text
+
+
+def test_each_gpu_is_counted_once_and_ours_are_told_apart(federation: User, now: datetime) -> None:
+    shown = seen(federation, now=now)
+    anvil, delta = federation_page(shown.systems, shown.records, Waits(), active_tasks=0).cards
+
+    assert anvil.pools == (Pool("A100 40 GB", free=3, ours=4, busy=5, down=4),)
+    assert (anvil.free, anvil.total, anvil.unit, anvil.health) == (3, 16, "GPU", "online")
+    assert delta.pools == (Pool("H100 80 GB", free=0, ours=4, busy=8, down=4),)
+    assert (anvil.queue.running, anvil.queue.pending, anvil.queue.ours_running) == (1, 1, 1)
+
+
+def test_the_first_page_shows_systems_waits_and_partitions(federation: User, browser: Client) -> None:
+    page = browser.get("/").text
+
+    assert "2 systems, 2 online" in page
+    assert 'aria-label="A100 40 GB: 3 free, 4 yours, 5 busy, 4 down"' in page
+    assert page.count('<i class="f"></i>') == 3 + 1  # three free GPUs, one in the key
+    assert "expected wait" in page
+    assert "science" in page
+
+
+def test_another_user_sees_systems_but_nothing_of_ours(federation: User, kofi: User, now: datetime) -> None:
+    shown = seen(kofi, now=now)
+    page = federation_page(shown.systems, shown.records, Waits(), active_tasks=0)
+
+    assert [card.connected for card in page.cards] == [False, False]
+    assert page.cards[0].pools == (Pool("A100 40 GB", free=3, ours=0, busy=9, down=4),)
+
+
+def test_old_figures_are_said_to_be_old(federation: User, now: datetime) -> None:
+    shown = seen(federation, now=now + timedelta(hours=1))
+
+    assert {system.health.value for system in shown.systems} == {"stale"}
+    assert federation_page(shown.systems, shown.records, Waits(), active_tasks=0).gpus_free == 0
+
+
+def test_a_live_page_asks_only_for_its_part(federation: User, browser: Client) -> None:
+    part = browser.get("/?part=live").text
+
+    assert part.lstrip().startswith('<div id="federation"')
+    assert "<html" not in part
+
+
+def test_one_system_shows_nodes_queue_and_limits(federation: User, browser: Client) -> None:
+    page = browser.get("/systems/anvil/").text
+
+    assert "4 × A100 40 GB, 64 CPUs, 256 GiB" in page
+    assert 'title="g0: 3 of 4 GPUs, 32 of 64 CPUs free"' in page
+    assert 'title="g3: down or set aside"' in page
+    assert "Priority" in page
+
+
+def test_an_unknown_system_is_not_found(browser: Client) -> None:
+    assert browser.get("/systems/nowhere/").status_code == 404
+
+
+def test_pages_forbid_foreign_and_inline_code(federation: User, browser: Client) -> None:
+    answer = browser.get("/")
+
+    assert "default-src 'self'" in answer["Content-Security-Policy"]
+    assert "script-src" not in answer["Content-Security-Policy"]
+    assert "<script>" not in answer.text
+    assert "http://" not in answer.text.replace("http://testserver", "")
+    assert "https://" not in answer.text
+
+
+def test_the_first_page_asks_a_bounded_number_of_questions(
+    federation: User, browser: Client, django_assert_max_num_queries: DjangoAssertNumQueries
+) -> None:
+    assert System.objects.count() == 2
+    browser.get("/")
+
+    with django_assert_max_num_queries(24):
+        browser.get("/")

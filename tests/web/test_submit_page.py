@@ -1,0 +1,111 @@
+"""The submit page: preview, draft, faults by field, and exactly one task for one form."""
+
+import re
+
+import pytest
+from django.contrib.auth.models import User
+from django.test import Client
+
+from orchestrator.models import Task
+from tests.web.world import GPU_SCRIPT
+
+pytestmark = pytest.mark.django_db
+
+ONE_GPU = {"work": "command", "command": "python train.py", "gpus_min": "1", "walltime_min": "1:00:00"}
+
+
+def test_the_preview_ranks_every_place_with_its_reasons(federation: User, browser: Client) -> None:
+    answer = browser.post("/tasks/preview/", ONE_GPU)
+
+    assert answer.status_code == 200
+    assert "<html" not in answer.text
+    assert "would be chosen" in answer.text
+    assert re.search(r"Anvil gpu is chosen: it should start in 40 s", answer.text)
+    assert Task.objects.count() == 0
+
+
+def test_a_preview_that_fits_nowhere_says_the_smallest_change(federation: User, browser: Client) -> None:
+    answer = browser.post("/tasks/preview/", ONE_GPU | {"walltime_min": "5-00:00:00"})
+
+    assert "Nowhere to run as asked" in answer.text
+    assert "comes closest" in answer.text
+    assert "Too short a wall-time limit." in answer.text
+
+
+def test_a_script_is_read_and_what_is_not_understood_is_shown(federation: User, browser: Client) -> None:
+    answer = browser.post("/tasks/preview/", {"work": "script", "script": GPU_SCRIPT})
+
+    assert "Read from the script" in answer.text
+    assert re.search(r"<dt>GPUs</dt><dd><b>2</b> <span[^>]*>line 2</span>", answer.text)
+    assert "--wibble" in answer.text
+
+
+def test_filling_the_form_writes_the_script_into_empty_fields_only(federation: User, browser: Client) -> None:
+    typed = {"work": "script", "script": GPU_SCRIPT, "walltime_min": "3:00:00", "action": "draft"}
+
+    page = browser.post("/tasks/new/", typed).text
+
+    assert re.search(r'name="gpus_min" value="2"', page)
+    assert re.search(r'name="walltime_min" value="3:00:00"', page)
+    assert "the form says 3 h, the script 1 h; the form counts." in page
+
+
+@pytest.mark.parametrize(
+    ("typed", "field", "sentence"),
+    [
+        ({"gpus_min": "four"}, "gpus_min", "A whole number, please"),
+        ({"gpus_min": "4", "gpus_max": "2"}, "gpus_min", "min 4 is greater than max 2"),
+        ({"memory_min": "lots"}, "memory_min", ""),
+        ({"workdir": "relative"}, "workdir", "must be an absolute path"),
+        ({"allow_systems": "anvill"}, "allow_systems", "Did you mean `anvil`?"),
+        ({"command": ""}, "command", "must not be empty"),
+        ({"max_attempts": "0"}, "max_attempts", ""),
+    ],
+)
+def test_a_fault_is_shown_at_its_field(
+    federation: User, browser: Client, typed: dict[str, str], field: str, sentence: str
+) -> None:
+    answer = browser.post("/tasks/new/", ONE_GPU | typed | {"action": "submit"})
+
+    assert answer.status_code == 422
+    shown = re.search(rf'id="id_{field}_error">.*?<span>(.*?)</span>', answer.text, re.DOTALL)
+    assert shown is not None
+    assert sentence in shown[1].replace("&#x27;", "'")
+    assert Task.objects.count() == 0
+
+
+def test_submitting_twice_makes_one_task(federation: User, browser: Client) -> None:
+    form = ONE_GPU | {"name": "once", "once": "0123", "action": "submit"}
+
+    first, second = browser.post("/tasks/new/", form), browser.post("/tasks/new/", form)
+
+    task = Task.objects.get()
+    assert (task.name, task.actor, task.state) == ("once", "user:mira", "placing")
+    assert (first.status_code, first["Location"]) == (302, f"/tasks/{task.handle}/")
+    assert second["Location"] == first["Location"]
+
+
+def test_submitting_again_starts_from_the_same_words(federation: User, browser: Client) -> None:
+    browser.post("/tasks/new/", ONE_GPU | {"name": "again", "gpus_max": "2", "action": "submit"})
+    task = Task.objects.get()
+
+    page = browser.get(f"/tasks/new/?from={task.handle}").text
+
+    assert re.search(r'name="command" value="python train.py"', page)
+    assert re.search(r'name="gpus_min" value="1"', page)
+    assert re.search(r'name="gpus_max" value="2"', page)
+    assert re.search(r'name="walltime_min" value="1:00:00"', page)
+
+
+def test_another_users_task_cannot_be_started_from(federation: User, browser: Client, kofi: User) -> None:
+    browser.post("/tasks/new/", ONE_GPU | {"action": "submit"})
+    browser.force_login(kofi)
+
+    assert browser.get(f"/tasks/new/?from={Task.objects.get().handle}").status_code == 404
+
+
+def test_a_form_without_its_token_is_refused(mira: User) -> None:
+    strict = Client(enforce_csrf_checks=True)
+    strict.force_login(mira)
+
+    assert strict.post("/tasks/new/", ONE_GPU).status_code == 403

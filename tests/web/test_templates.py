@@ -1,0 +1,90 @@
+"""Every template draws its sample values, names nothing its context lacks, and keeps to plain mark-up."""
+
+from html.parser import HTMLParser
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.template import engines
+from django.template.backends.django import DjangoTemplates
+from django.test import RequestFactory
+
+from portal.web.forms import TaskForm
+from tests.web import samples, samples_tasks
+
+MISSING = "«missing»"
+VOID = frozenset({"meta", "link", "input", "br", "img", "hr"})
+SHOWN: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("federation/overview.html", {"page": samples.FEDERATION}),
+    ("federation/overview.html", {"page": samples.EMPTY_FEDERATION}),
+    ("federation/system.html", {"page": samples.SYSTEM}),
+    (
+        "tasks/submit.html",
+        {"form": TaskForm(), "preview": samples_tasks.PREVIEW, "draft": samples_tasks.DRAFT},
+    ),
+    ("tasks/submit.html", {"form": TaskForm(), "preview": samples_tasks.PROBLEMS, "draft": None}),
+    ("tasks/list.html", {"page": samples_tasks.TASK_LIST}),
+    ("tasks/list.html", {"page": samples_tasks.NO_TASKS}),
+    ("tasks/detail.html", {"page": samples_tasks.TASK}),
+    ("tasks/detail.html", {"page": samples_tasks.DONE}),
+    ("events/list.html", {"page": samples_tasks.EVENT_LIST}),
+    ("404.html", {}),
+    ("403.html", {}),
+    ("500.html", {}),
+)
+
+
+@pytest.fixture
+def strict_engine(monkeypatch: pytest.MonkeyPatch) -> DjangoTemplates:
+    """The project's own engine, in which a name that the context lacks leaves a mark."""
+    engine = engines["django"]
+    assert isinstance(engine, DjangoTemplates)
+    monkeypatch.setattr(engine.engine, "string_if_invalid", MISSING)
+    return engine
+
+
+class Balance(HTMLParser):
+    """Notes tags that do not close in order, ids used twice, and images of words without words."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.ids: list[str] = []
+        self.faults: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = dict(attrs)
+        if tag not in VOID:
+            self.open.append(tag)
+        if "id" in given:
+            self.ids.append(given["id"] or "")
+        if given.get("role") == "img" and not given.get("aria-label"):
+            self.faults.append(f"{tag} drawn without words")
+        if any(name.startswith("on") for name in given):
+            self.faults.append(f"{tag} carries a script")
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        pass
+
+    def handle_endtag(self, tag: str) -> None:
+        if not self.open or self.open.pop() != tag:
+            self.faults.append(f"</{tag}> at {self.getpos()}")
+
+
+@pytest.mark.parametrize(("template", "context"), SHOWN)
+def test_a_page_draws_its_values_whole(
+    strict_engine: DjangoTemplates, template: str, context: dict[str, Any]
+) -> None:
+    request = RequestFactory().get("/")
+    request.user = User(username="mira")
+
+    html = strict_engine.get_template(template).render(
+        {"here": "tasks", "still": False, "form": None, "messages": [], "LANGUAGE_CODE": "en", **context},
+        request,
+    )
+
+    assert MISSING not in html
+    balance = Balance()
+    balance.feed(html)
+    assert (balance.open, balance.faults) == ([], [])
+    assert sorted(balance.ids) == sorted(set(balance.ids))
