@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from providers.dialects.slurm.script import ENVIRONMENT_EXIT, WORKDIR_EXIT, quote, render_script, split_script
@@ -211,6 +211,10 @@ nasty = st.text(
 )
 
 
+NAMED_FIELDS = (
+    *("account", "partition", "qos", "reservation", "gpu_type", "constraint", "signal", "submit_key"),
+    *("workdir", "stdout_path", "stderr_path", "conda", "container_image", "container_runtime"),
+)
 tame = st.text(alphabet="aZ0 %#'$`;&|()!{}<>*~?=é-", max_size=20)
 """Everything that a path or a module's name may hold and a shell would act on."""
 
@@ -263,20 +267,7 @@ def test_no_field_ever_adds_a_directive_or_a_line(
 
 @settings(max_examples=150, deadline=None)
 @given(
-    field=st.sampled_from(
-        [
-            "account",
-            "partition",
-            "qos",
-            "reservation",
-            "gpu_type",
-            "constraint",
-            "signal",
-            "workdir",
-            "stdout_path",
-        ]
-        + ["stderr_path", "conda", "submit_key", "container_image", "container_runtime"]
-    ),
+    field=st.sampled_from(NAMED_FIELDS),
     text=nasty,
 )
 def test_a_nasty_field_is_refused_or_harmless(field: str, text: str) -> None:
@@ -297,6 +288,7 @@ def test_a_nasty_field_is_refused_or_harmless(field: str, text: str) -> None:
 
 
 @settings(max_examples=40, deadline=None)
+@example(words=["a\\n\nb", "\\'\t"])
 @given(words=st.lists(nasty.filter(lambda text: "\0" not in text), min_size=1, max_size=5))
 def test_a_quoted_word_reaches_the_program_byte_for_byte(words: list[str]) -> None:
     line = "printf '%s\\0' " + " ".join(quote(word) for word in words)

@@ -170,6 +170,7 @@ def test_a_refusal_is_explained_and_says_whether_it_may_pass(
         answer(SUBMIT, rc=0, stdout="thank you\n"),
         answer(SUBMIT, rc=-9),
         answer(SUBMIT, rc=137),
+        answer(SUBMIT, rc=137, stderr=FAILED + "Invalid qos specification"),
         answer(SUBMIT, rc=1),
         answer(SUBMIT, rc=1, stderr="sbatch: error: something new"),
         answer(SUBMIT, rc=1, stderr=FAILED + "Socket timed out on send/recv operation"),
@@ -185,8 +186,17 @@ def test_whatever_is_no_sure_answer_is_doubtful(reply: Reply) -> None:
     assert "may exist" in got.explained
 
 
-def test_an_id_before_a_time_out_is_kept_but_stays_doubtful() -> None:
-    got = result(answer(SUBMIT, "77\n", rc=None, timed_out=True))
+@pytest.mark.parametrize(
+    "reply",
+    [
+        answer(SUBMIT, "77\n", rc=None, timed_out=True),
+        answer(SUBMIT, "77\n", timed_out=True),
+        answer(SUBMIT, "77\n", truncated=True),
+        answer(SUBMIT, "77\n", rc=1, stderr=FAILED + "Invalid qos specification"),
+    ],
+)
+def test_an_id_in_an_answer_that_is_not_whole_is_kept_but_stays_doubtful(reply: Reply) -> None:
+    got = result(reply)
 
     assert (got.outcome, got.job_id) == ("doubtful", "77")
 

@@ -3,6 +3,7 @@
 The words in `expected` are the cases' own; each test says what of ours they map to.
 """
 
+import json
 import re
 
 import pytest
@@ -363,6 +364,10 @@ def test_exclusive_billing_02_cpus_set_aside_for_the_system_are_not_offered() ->
     (node,) = read_nodes(node_text(CPUTot="128", CPUEfctv="124", ThreadsPerCore="2"))
 
     assert node.cpus_total == expected["schedulable_cpus"]
+    row = {"name": "a", "state": ["IDLE"], "cpus": 128, "effective_cpus": 124, "alloc_cpus": 0}
+    row |= {"real_memory": 1000, "alloc_memory": 0}
+    (from_json,) = read_nodes_json(json.dumps({"nodes": [row]}))
+    assert from_json.cpus_free == expected["schedulable_cpus"]
 
 
 def test_exclusive_billing_01_an_exclusive_job_holds_the_whole_node() -> None:

@@ -286,6 +286,31 @@ def test_array_02_a_collapsed_record_stands_for_its_tasks() -> None:
     assert job.job_id == "12345"
 
 
+def test_the_first_of_several_reasons_of_an_array_tells_that_it_is_held() -> None:
+    (job,) = read_queue(queue_text({"JobArrayID": "1_[5-9]", "Reason": "JobHeldUser,Resources"}))
+
+    assert (job.state, job.is_eligible) == (JobState.HELD, False)
+
+
+@pytest.mark.parametrize(
+    ("reason", "competes"),
+    [
+        ("Priority", True),
+        ("Resources", True),
+        ("None", True),
+        ("Dependency", False),
+        ("BeginTime", False),
+        ("QOSMaxGRESPerUser", False),
+        ("JobArrayTaskLimit", False),
+        ("a reason of a later version", False),
+    ],
+)
+def test_only_jobs_that_wait_for_room_compete(reason: str, competes: bool) -> None:
+    (job,) = read_queue(queue_text({"Reason": reason}))
+
+    assert job.is_eligible is competes
+
+
 def test_a_task_list_that_squeue_cut_is_not_counted_as_one() -> None:
     with pytest.raises(UnparsableOutput, match="cut"):
         read_queue(queue_text({"JobArrayID": "7_[1,3,5,...]"}))

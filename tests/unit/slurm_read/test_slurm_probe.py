@@ -258,6 +258,21 @@ def test_a_node_that_comes_twice_is_not_counted_twice() -> None:
         read(live(nodes=node_text() + node_text()))
 
 
+def test_nothing_an_administrator_writes_can_pass_for_a_field() -> None:
+    told = "swap it State=IDLE Gres=gpu:h100:64 CPUTot=9999 [root@2031-02-03T04:05:06]"
+
+    (node,) = read(live(nodes=node_text(State="DOWN", Reason=told, Comment="AllocMem=0"))).nodes
+
+    assert (node.state, node.cpus_total, node.gpus) == ("down", 64, ())
+    assert node.reason == "swap it State=IDLE Gres=gpu:h100:64 CPUTot=9999"
+
+
+def test_a_field_that_comes_twice_counts_where_it_comes_first() -> None:
+    (node,) = read(live(nodes=node_text(State="DOWN").strip() + " State=IDLE\n")).nodes
+
+    assert node.state == "down"
+
+
 def test_a_column_that_squeue_dropped_is_noticed() -> None:
     fields = queue_text({}).split("\x1f")
     short = "\x1f".join(fields[:7] + fields[8:])

@@ -460,3 +460,24 @@ def test_what_is_used_of_a_qos_is_told_from_its_limit() -> None:
 )
 def test_a_document_tells_its_schema(document: str, parser: str) -> None:
     assert data_parser(json.loads(recorded(document))) == parser
+
+
+def test_a_reservation_of_gpus_leaves_unknown_what_remains_of_its_nodes() -> None:
+    text = recorded("versions/22.05/scontrol_res.txt")
+    with_gpus = text.replace("TRES=cpu=4 ", "TRES=cpu=4,gres/gpu=1 ")
+
+    assert partly_reserved(text) == {"s01": 4}
+    assert with_gpus != text
+    assert partly_reserved(with_gpus) == {}
+
+
+def test_a_node_that_one_reservation_takes_in_part_and_another_whole_is_taken_whole() -> None:
+    text = recorded("versions/22.05/scontrol_res.txt")
+
+    assert partly_reserved(text.replace("Nodes=c003 ", "Nodes=c003,s01 ")) == {}
+
+
+def test_a_reservation_that_is_not_active_takes_nothing_yet() -> None:
+    text = recorded("versions/22.05/scontrol_res.txt")
+
+    assert partly_reserved(text.replace("State=ACTIVE", "State=INACTIVE")) == {}
