@@ -17,9 +17,10 @@ from orchestrator.lifecycle import AttemptState, Cause
 from orchestrator.models import Attempt
 from orchestrator.services.attempts import accept_submission, reject_submission
 from orchestrator.services.moves import attempt_event, move_attempt
+from providers.contracts import Link
 from providers.errors import FacetError, IllegalMove
 from providers.registry import dialect
-from providers.types import JobRequest, SubmitResult
+from providers.types import Batch, JobRequest, SubmitResult
 
 _MARGIN = timedelta(seconds=15)
 """Added to a submission's own deadline before we believe that no command of ours is alive at the site."""
@@ -67,13 +68,17 @@ def dispatch(attempt_id: int, *, now: datetime) -> Attempt | None:
             )
     except IllegalMove:
         return None
-    try:
-        result = dialect(attempt.system.dialect).read_submit(link.run(batch))
-    except FacetError as error:
-        # No answer says nothing about the job; the control cycle asks for the key.
-        result = SubmitResult(outcome="doubtful", said=str(error)[:500], explained=str(error))
+    result = _ask(attempt, link, batch)
     _apply(attempt, result, now=now)
     return attempt
+
+
+def _ask(attempt: Attempt, link: Link, batch: Batch) -> SubmitResult:
+    """Touch the site. No answer says nothing about the job: the control cycle then asks for the key."""
+    try:
+        return dialect(attempt.system.dialect).read_submit(link.run(batch))
+    except FacetError as error:
+        return SubmitResult(outcome="doubtful", said=str(error)[:500], explained=str(error))
 
 
 def _job(attempt: Attempt) -> JobRequest:

@@ -154,7 +154,7 @@ def plan_attempt(task: Task, decision: Decision, chosen: Selected, *, now: datet
         qos=chosen.qos or "",
         shape=chosen.shape.model_dump(mode="json"),
         predicted=chosen.estimates.model_dump(mode="json", by_alias=True),
-        submit_key=handle.removeprefix("att_"),
+        submit_key=submit_key(task.name, handle),
         planned_at=now,
         due_at=now + PICKED_UP_WITHIN,
     )
@@ -167,6 +167,12 @@ def plan_attempt(task: Task, decision: Decision, chosen: Selected, *, now: datet
         now=now,
     )
     return attempt
+
+
+def submit_key(name: str, handle: str) -> str:
+    """Return the unique job name at the site: a word of the task's name to read, then the attempt's own id."""
+    word = "".join(char for char in name.lower() if char.isascii() and char.isalnum())[:12]
+    return f"{word or 'task'}-{handle.removeprefix('att_')}"
 
 
 def place_task(

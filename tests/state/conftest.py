@@ -1,7 +1,9 @@
 """A small federation of emulated clusters on a real PostgreSQL, driven step by step."""
 
+import os
+import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
@@ -18,9 +20,11 @@ from orchestrator import control
 from orchestrator.dispatch import dispatch
 from orchestrator.doorbell import hang
 from orchestrator.lifecycle import TASK_MOVES, TaskState, is_terminal
-from orchestrator.models import Task
+from orchestrator.models import Attempt, Task
 from orchestrator.services import tasks
+from providers.sandbox.slurm import events, faults
 from providers.sandbox.slurm.setup import DELTA, VISTA, create, env
+from providers.sandbox.slurm.store import Store
 
 PROFILES = {
     "delta": {
@@ -115,16 +119,49 @@ class Sites:
         system.refresh_from_db()
         return system
 
+    def squeue(self, slug: str, *argv: str) -> str:
+        """Return what squeue prints there, asked directly."""
+        return self.run(slug, "squeue", "-h", *argv)
+
+    def run(self, slug: str, *argv: str) -> str:
+        """Run a command of the site as its user."""
+        done = subprocess.run(
+            argv, env={**os.environ, **self.env[slug]}, capture_output=True, text=True, check=True, timeout=60
+        )
+        return done.stdout
+
+    def jobs(self, slug: str) -> list[str]:
+        """Return the names of every job this site ever took from us, by accounting."""
+        out = self.run(slug, "sacct", "-X", "-n", "-P", "-S", "now-1hours", "--format=JobName")
+        return [line for line in out.splitlines() if line]
+
+    def fault(self, slug: str, name: str, **setting: object) -> None:
+        """Switch a fault on."""
+        faults.switch_on(str(self.root / slug), name, **setting)
+
+    def heal(self, slug: str, name: str) -> None:
+        """Switch a fault off."""
+        faults.switch_off(str(self.root / slug), name)
+
+    def age(self, slug: str, *, seconds: int) -> None:
+        """Let every running job there have started earlier than it did."""
+        with Store(str(self.root / slug)).change(time.time()) as cluster:
+            for job in cluster.jobs:
+                if job.state == "RUNNING":
+                    job.start -= seconds
+
+    def happen(self, slug: str, kind: str, subject: str) -> None:
+        """Let something happen to a node or job there."""
+        events.happen(Store(str(self.root / slug)), kind, subject, now=time.time())
+
 
 @pytest.fixture
-def sites(tmp_path: Path) -> Iterator[Sites]:
-    yield Sites(tmp_path)
+def sites(tmp_path: Path) -> Sites:
+    return Sites(tmp_path)
 
 
 def step(system: System | None = None) -> None:
     """Do once what the clock would do."""
-    from orchestrator.models import Attempt
-
     now = timezone.now()
     for attempt_id in Attempt.objects.filter(state="planned").values_list("pk", flat=True):
         dispatch(attempt_id, now=timezone.now())
