@@ -216,6 +216,18 @@ def test_partition_state_06_allow_lists_and_required_reservations_keep_out() -> 
     assert partition.allow_qos == ("normal", "long")
 
 
+def test_a_partition_that_gives_whole_nodes_says_so() -> None:
+    rest = "MaxTime=UNLIMITED OverSubscribe={share} TRESBillingWeights=CPU=1.0,GRES/gpu=16"
+    whole, shared = (
+        read_partitions(PARTITION.format(name="a", rest=rest.format(share=share)))[0]
+        for share in ("EXCLUSIVE", "NO")
+    )
+
+    assert whole.exclusive
+    assert not shared.exclusive
+    assert whole.billing_weights == {"CPU": "1.0", "GRES/gpu": "16"}
+
+
 # --- qos/assoc-limits ----------------------------------------------------------------------------
 
 
@@ -254,6 +266,15 @@ def test_qos_assoc_limits_03_limits_per_user_and_together() -> None:
     assert qos["gpuq"].per_job.max_walltime_s == want["max_wall_s"]
     assert qos["gpuq"].per_job.max_gpus is None
     assert qos["normal"].per_user.max_gpus is None
+
+
+def test_the_tightest_group_limit_on_the_way_up_holds() -> None:
+    header = "Account|User|ParentName|GrpTRES|GrpJobs|QOS"
+    rows = ["top|||gres/gpu=4|9|", "physics||top|gres/gpu=8||", "physics|alice||gres/gpu=6||normal"]
+
+    (alice,) = read_associations("\n".join((header, *rows)), user="alice")
+
+    assert (alice.group.max_gpus, alice.group.max_jobs) == (4, 9)
 
 
 # --- array, hetjob, federated ids ----------------------------------------------------------------
@@ -309,6 +330,22 @@ def test_only_jobs_that_wait_for_room_compete(reason: str, competes: bool) -> No
     (job,) = read_queue(queue_text({"Reason": reason}))
 
     assert job.is_eligible is competes
+
+
+def test_where_gpus_are_not_tracked_the_request_tells() -> None:
+    untracked = {"tres-alloc": "cpu=8,mem=8G,node=2,billing=8", "NumNodes": "2"}
+
+    per_node, per_job, slices = read_queue(
+        queue_text(
+            untracked | {"tres-per-node": "gres/gpu:h100:4"},
+            untracked | {"tres-per-job": "gres:gpu:3"},
+            untracked | {"tres-per-node": "gres/gpu:h100_1g.10gb:4"},
+        )
+    )
+
+    assert (per_node.gpus, per_node.gpu_type) == (8, "h100")
+    assert (per_job.gpus, per_job.gpu_type) == (3, None)
+    assert (slices.gpus, slices.gpu_type) == (0, None)
 
 
 def test_a_task_list_that_squeue_cut_is_not_counted_as_one() -> None:
