@@ -92,9 +92,18 @@ def _architecture(profile: ProfileDocument, partition: PreparedPartition) -> str
     return profile.architecture
 
 
+def _folded(account: str | None) -> str:
+    """Return an account name as Slurm's accounting keeps it: in lower case, however the site writes it."""
+    return (account or "").lower()
+
+
+def _same(one: str, other: str | None) -> bool:
+    return _folded(one) == _folded(other)
+
+
 def _association(access: Access, account: str | None, partition: str) -> Association | None:
     """Return the association for this account, the one for the partition first."""
-    matching = [found for found in access.associations or () if found.account == account]
+    matching = [found for found in access.associations or () if _same(found.account, account)]
     for found in matching:
         if found.partition == partition:
             return found
@@ -122,7 +131,9 @@ def _denied(
     live, patterns = partition.live, partition.profile.accounts
     if access.associations and account is not None and association is None:
         return f"the site's accounting has no association of account {account} for this user"
-    if patterns is not None and not any(fnmatchcase(account or "", pattern) for pattern in patterns):
+    if patterns is not None and not any(
+        fnmatchcase(_folded(account), _folded(pattern)) for pattern in patterns
+    ):
         return f"accounts here must match {', '.join(patterns)}"
     return _refused(live, account, qos) if live else None
 
@@ -132,10 +143,11 @@ def _refused(live: Partition, account: str | None, qos: str | None) -> str | Non
     rules = (
         (live.root_only, "only root may submit here"),
         (
-            live.allow_accounts is not None and account not in live.allow_accounts,
+            live.allow_accounts is not None
+            and not any(_same(allowed, account) for allowed in live.allow_accounts),
             f"account {account or 'default'} is not allowed here",
         ),
-        (account in live.deny_accounts, f"account {account} is denied here"),
+        (any(_same(denied, account) for denied in live.deny_accounts), f"account {account} is denied here"),
         (
             qos is not None and live.allow_qos is not None and qos not in live.allow_qos,
             f"QoS {qos} is not allowed here",

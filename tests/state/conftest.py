@@ -143,13 +143,6 @@ class Sites:
         """Switch a fault off."""
         faults.switch_off(str(self.root / slug), name)
 
-    def age(self, slug: str, *, seconds: int) -> None:
-        """Let every running job there have started earlier than it did."""
-        with Store(str(self.root / slug)).change(time.time()) as cluster:
-            for job in cluster.jobs:
-                if job.state == "RUNNING":
-                    job.start -= seconds
-
     def happen(self, slug: str, kind: str, subject: str) -> None:
         """Let something happen to a node or job there."""
         events.happen(Store(str(self.root / slug)), kind, subject, now=time.time())
