@@ -170,7 +170,7 @@ def plan_attempt(task: Task, decision: Decision, chosen: Selected, *, now: datet
 
 
 def submit_key(name: str, handle: str) -> str:
-    """Return the unique job name at the site: a word of the task's name to read, then the attempt's own id."""
+    """Return the unique job name at the site: a word of the task's name, then the attempt's own id."""
     word = "".join(char for char in name.lower() if char.isascii() and char.isalnum())[:12]
     return f"{word or 'task'}-{handle.removeprefix('att_')}"
 
