@@ -1,6 +1,7 @@
 """The lab itself: jobs really run, accounting sees them, faults bite and heal, and nothing is left behind."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -170,6 +171,7 @@ def test_a_killed_test_run_takes_its_lab_along(slurm_packages: None, tmp_path: P
 
         until(lambda: not space.processes(), "the lab to end", timeout_s=10)
     assert not space.is_running()
+    shutil.rmtree(root)
 
 
 def test_two_labs_never_share_a_port(slurm_packages: None) -> None:
