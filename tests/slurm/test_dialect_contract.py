@@ -16,6 +16,7 @@ from tests.slurm.lab.namespace import until
 from tests.slurm.sites import RealSite, Site, Speaker
 
 SLEEP = "sleep 300"
+ONE_GPU = ("-A", "bbka-delta-gpu", "-p", "gpuA100x4", "--gpus-per-node=1", "-t", "60", "-o", "/dev/null")
 
 
 @pytest.fixture
@@ -137,17 +138,21 @@ def test_drained_and_dead_nodes_have_nothing_free(site: Site, alice: Speaker) ->
     assert node(probe, "gpua006").usable
 
 
-def test_arrays_and_heterogeneous_jobs_in_the_queue_are_read(site: Site, alice: Speaker) -> None:
-    gpu = ("-A", "bbka-delta-gpu", "-p", "gpuA100x4", "--gpus-per-node=1", "-t", "60", "-o", "/dev/null")
-    cpu = ("-A", "bbka-delta-cpu", "-p", "cpu", "-n", "8")
-    array = site.run("alice", "sbatch", "--parsable", "-H", *gpu, "--array=0-15%6", "--wrap", SLEEP)
-    het = site.run("alice", "sbatch", "--parsable", "-H", *gpu, "--wrap", SLEEP, ":", *cpu)
+def test_an_array_in_the_queue_is_one_record_for_all_its_tasks(site: Site, alice: Speaker) -> None:
+    array = site.run("alice", "sbatch", "--parsable", "-H", *ONE_GPU, "--array=0-15%6", "--wrap", SLEEP)
 
-    jobs = alice.probe().jobs
+    [seen] = [job for job in alice.probe().jobs if job.job_id == array]
 
-    [seen] = [job for job in jobs if job.job_id == array]
     assert (seen.array_pending, seen.array_throttle, seen.gpus) == (16, 6, 1)
-    assert sorted((job.job_id, job.partitions, job.cpus) for job in jobs if job.job_id.startswith(het)) == [
+
+
+def test_the_parts_of_a_heterogeneous_job_are_told_apart(delta: Cluster) -> None:
+    cpu = ("-A", "bbka-delta-cpu", "-p", "cpu", "-n", "8")
+    het = delta.ask("sbatch", "--parsable", "-H", *ONE_GPU, "--wrap", SLEEP, ":", *cpu, user="alice")
+
+    jobs = Speaker(RealSite(delta)).probe().jobs
+
+    assert sorted((job.job_id, job.partitions, job.cpus) for job in jobs) == [
         (f"{het}+0", ("gpuA100x4",), 1),
         (f"{het}+1", ("cpu",), 8),
     ]
