@@ -108,6 +108,9 @@ class EmulatedSite:
     def node_down(self, node: str) -> None:
         self.run("root", "scontrol", "update", f"nodename={node}", "state=down", "reason=power supply failed")
 
+    def expire(self, job_id: str) -> None:
+        self.run("root", "scontrol", "update", f"jobid={job_id}", "timelimit=0:01")
+
     def close(self) -> None:
         """End every job that still runs."""
         for fault in faults.NAMES:

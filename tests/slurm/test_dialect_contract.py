@@ -196,7 +196,7 @@ def test_a_job_past_its_wall_time_timed_out(site: Site, alice: Speaker) -> None:
     ref = alice.start(SLEEP)
     alice.wait(ref, JobState.RUNNING)
 
-    site.run("root", "scontrol", "update", f"jobid={ref.job_id}", "timelimit=0")
+    site.expire(f"{ref.job_id}")
 
     assert alice.wait_end(ref, timeout_s=50).state is JobState.TIMEOUT
 
