@@ -11,7 +11,7 @@ from tests.slurm.lab.cluster import Cluster
 from tests.slurm.lab.laboratory import Lab
 from tests.slurm.lab.layout import lacking
 from tests.slurm.lab.sites import DELTA
-from tests.slurm.sites import RealSite, Site
+from tests.slurm.sites import RealSite, Site, Speaker
 
 HERE = Path(__file__).parent
 
@@ -80,3 +80,15 @@ def site(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Site]:
         emulated = EmulatedSite(tmp_path, DELTA)
         yield emulated
         emulated.close()
+
+
+@pytest.fixture
+def alice(site: Site) -> Speaker:
+    """A researcher with GPU and CPU accounts."""
+    return Speaker(site)
+
+
+@pytest.fixture
+def bob(site: Site) -> Speaker:
+    """Another one."""
+    return Speaker(site, user="bob")

@@ -123,7 +123,7 @@ def test_reset_undoes_jobs_reservations_states_and_dead_daemons(deltaai: Cluster
     deltaai.drain("gh001")
     deltaai.node_down("gh002")
     deltaai.ask("scontrol", "update", "partitionname=ghx4", "state=drain")
-    words = ("starttime=now", "duration=60", "nodes=gh003", "users=bob")
+    words = ("starttime=now", "duration=60", "nodes=gh012", "users=bob")
     deltaai.ask("scontrol", "create", "reservation", "reservationname=course", *words)
     deltaai.freeze("slurmdbd")
     deltaai.kill("slurmd:gh004")
