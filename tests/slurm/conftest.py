@@ -6,18 +6,21 @@ from pathlib import Path
 
 import pytest
 
+from tests.slurm.emulated import EmulatedSite
 from tests.slurm.lab.cluster import Cluster
 from tests.slurm.lab.laboratory import Lab
 from tests.slurm.lab.layout import lacking
-from tests.slurm.sites import RealSite, Site
+from tests.slurm.lab.sites import DELTA
+from tests.slurm.sites import RealSite, Site, Speaker
 
 HERE = Path(__file__).parent
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark every test of this folder."""
+    """Mark every test of this folder that needs real daemons."""
     for item in items:
-        if HERE in item.path.parents:
+        is_emulated = isinstance(item, pytest.Function) and "[emulated" in item.name
+        if HERE in item.path.parents and not is_emulated:
             item.add_marker(pytest.mark.slurm)
 
 
@@ -68,7 +71,24 @@ def vista(lab: Lab) -> Iterator[Cluster]:
     yield from _borrow(lab["vista"])
 
 
-@pytest.fixture
-def site(delta: Cluster) -> Site:
+@pytest.fixture(params=["real", "emulated"])
+def site(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Site]:
     """A Slurm site with the shape of `delta`."""
-    return RealSite(delta)
+    if request.param == "real":
+        yield RealSite(request.getfixturevalue("delta"))
+    else:
+        emulated = EmulatedSite(tmp_path, DELTA)
+        yield emulated
+        emulated.close()
+
+
+@pytest.fixture
+def alice(site: Site) -> Speaker:
+    """A researcher with GPU and CPU accounts."""
+    return Speaker(site)
+
+
+@pytest.fixture
+def bob(site: Site) -> Speaker:
+    """Another one."""
+    return Speaker(site, user="bob")

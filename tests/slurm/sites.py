@@ -8,9 +8,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Protocol
 
-from providers.dialects.slurm.dialect import SlurmDialect
-
 from providers.contracts import Link
+from providers.dialects.slurm.dialect import SlurmDialect
 from providers.links.local import Become, LocalLink
 from providers.types import (
     Batch,
@@ -18,8 +17,10 @@ from providers.types import (
     JobRef,
     JobRequest,
     JobState,
+    Node,
     Observation,
     Probe,
+    QueueJob,
     ReadFile,
     SubmitResult,
 )
@@ -27,6 +28,7 @@ from tests.slurm.lab.cluster import Cluster
 from tests.slurm.lab.namespace import until
 
 _keys = itertools.count(1)
+SLEEP = "sleep 300"
 TERMINAL = frozenset(
     {
         JobState.COMPLETED,
@@ -71,6 +73,10 @@ class Site(Protocol):
         """Let a node die."""
         ...
 
+    def expire(self, job_id: str) -> None:
+        """Let a running job's wall time be over, long before its minutes have passed."""
+        ...
+
 
 class RealSite:
     """A cluster of the lab."""
@@ -103,6 +109,9 @@ class RealSite:
 
     def node_down(self, node: str) -> None:
         self._cluster.node_down(node)
+
+    def expire(self, job_id: str) -> None:
+        self.run("root", "scontrol", "update", f"jobid={job_id}", "timelimit=0")  # seen within 30 s
 
 
 @dataclass
@@ -192,3 +201,15 @@ class Speaker:
         """Return a file's text, read at the site."""
         batch = Batch(operations=(ReadFile(name="file", path=str(path)),))
         return self.ask(batch).replies["file"].stdout
+
+
+def node(probe: Probe, name: str) -> Node:
+    """Return the one node of that name."""
+    [found] = [each for each in probe.nodes if each.name == name]
+    return found
+
+
+def queued(probe: Probe, job_id: str | None) -> QueueJob:
+    """Return the one job of that id in the queue."""
+    [found] = [job for job in probe.jobs if job.job_id == job_id]
+    return found

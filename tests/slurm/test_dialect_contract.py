@@ -4,40 +4,14 @@ The same tests run against real daemons and against the emulated Slurm.
 """
 
 import shutil
-import time
 from datetime import UTC, datetime, timedelta
 
-import pytest
-
-from providers.errors import SchedulerDown
-from providers.types import GpuPool, JobRef, JobState, Node, Probe, QueueJob
+from providers.types import GpuPool, JobState
 from tests.slurm.lab.cluster import Cluster
 from tests.slurm.lab.namespace import until
-from tests.slurm.sites import RealSite, Site, Speaker
+from tests.slurm.sites import SLEEP, RealSite, Site, Speaker, node, queued
 
-SLEEP = "sleep 300"
-
-
-@pytest.fixture
-def alice(site: Site) -> Speaker:
-    """A researcher with GPU and CPU accounts."""
-    return Speaker(site)
-
-
-@pytest.fixture
-def bob(site: Site) -> Speaker:
-    """Another one."""
-    return Speaker(site, user="bob")
-
-
-def node(probe: Probe, name: str) -> Node:
-    [found] = [each for each in probe.nodes if each.name == name]
-    return found
-
-
-def queued(probe: Probe, job_id: str | None) -> QueueJob:
-    [found] = [job for job in probe.jobs if job.job_id == job_id]
-    return found
+ONE_GPU = ("-A", "bbka-delta-gpu", "-p", "gpuA100x4", "--gpus-per-node=1", "-t", "60", "-o", "/dev/null")
 
 
 # --- the probe -------------------------------------------------------------------------------------
@@ -137,17 +111,21 @@ def test_drained_and_dead_nodes_have_nothing_free(site: Site, alice: Speaker) ->
     assert node(probe, "gpua006").usable
 
 
-def test_arrays_and_heterogeneous_jobs_in_the_queue_are_read(site: Site, alice: Speaker) -> None:
-    gpu = ("-A", "bbka-delta-gpu", "-p", "gpuA100x4", "--gpus-per-node=1", "-t", "60", "-o", "/dev/null")
-    cpu = ("-A", "bbka-delta-cpu", "-p", "cpu", "-n", "8")
-    array = site.run("alice", "sbatch", "--parsable", "-H", *gpu, "--array=0-15%6", "--wrap", SLEEP)
-    het = site.run("alice", "sbatch", "--parsable", "-H", *gpu, "--wrap", SLEEP, ":", *cpu)
+def test_an_array_in_the_queue_is_one_record_for_all_its_tasks(site: Site, alice: Speaker) -> None:
+    array = site.run("alice", "sbatch", "--parsable", "-H", *ONE_GPU, "--array=0-15%6", "--wrap", SLEEP)
 
-    jobs = alice.probe().jobs
+    [seen] = [job for job in alice.probe().jobs if job.job_id == array]
 
-    [seen] = [job for job in jobs if job.job_id == array]
     assert (seen.array_pending, seen.array_throttle, seen.gpus) == (16, 6, 1)
-    assert sorted((job.job_id, job.partitions, job.cpus) for job in jobs if job.job_id.startswith(het)) == [
+
+
+def test_the_parts_of_a_heterogeneous_job_are_told_apart(delta: Cluster) -> None:
+    cpu = ("-A", "bbka-delta-cpu", "-p", "cpu", "-n", "8")
+    het = delta.ask("sbatch", "--parsable", "-H", *ONE_GPU, "--wrap", SLEEP, ":", *cpu, user="alice")
+
+    jobs = Speaker(RealSite(delta)).probe().jobs
+
+    assert sorted((job.job_id, job.partitions, job.cpus) for job in jobs) == [
         (f"{het}+0", ("gpuA100x4",), 1),
         (f"{het}+1", ("cpu",), 8),
     ]
@@ -191,7 +169,7 @@ def test_a_job_past_its_wall_time_timed_out(site: Site, alice: Speaker) -> None:
     ref = alice.start(SLEEP)
     alice.wait(ref, JobState.RUNNING)
 
-    site.run("root", "scontrol", "update", f"jobid={ref.job_id}", "timelimit=0")
+    site.expire(f"{ref.job_id}")
 
     assert alice.wait_end(ref, timeout_s=50).state is JobState.TIMEOUT
 
@@ -280,150 +258,3 @@ def test_a_working_directory_that_cannot_be_made_submits_nothing(alice: Speaker)
 
     assert result.outcome == "rejected"
     assert alice.probe().jobs == ()
-
-
-# --- refusals -----------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("changes", "said", "explained"),
-    [
-        ({"account": "nobody-knows"}, "Invalid account or account/partition combination", "This account"),
-        ({"partition": "fast"}, "invalid partition specified: fast", "There is no such partition"),
-        ({"qos": "premium"}, "Invalid qos specification", "This QoS does not exist"),
-    ],
-    ids=["account", "partition", "qos"],
-)
-def test_a_refusal_is_explained(alice: Speaker, changes: dict[str, str], said: str, explained: str) -> None:
-    result = alice.submit(alice.request("true", **changes))
-
-    assert (result.outcome, result.job_id, result.retryable) == ("rejected", None, False)
-    assert said in result.said
-    assert result.explained.startswith(explained)
-
-
-def test_a_shape_that_no_node_has_is_refused(alice: Speaker) -> None:
-    result = alice.submit(alice.request("true", gpus=5, gpu_type="a100"))
-
-    assert (result.outcome, result.retryable) == ("rejected", False)
-
-
-# --- doubt and faults ---------------------------------------------------------------------------------
-
-
-def test_a_job_is_found_by_its_key_after_a_lost_answer(alice: Speaker) -> None:
-    ref = alice.start(SLEEP)
-    lost = ref.model_copy(update={"job_id": None})
-    never = JobRef(submit_key="facet-never-submitted", submitted_at=ref.submitted_at)
-
-    until(lambda: alice.observe(lost).get(lost.submit_key) is not None, "the job")
-
-    found = alice.observe(lost, never)
-    seen = found[lost.submit_key]
-    assert seen is not None
-    assert seen.job_id == ref.job_id
-    assert found[never.submit_key] is None
-
-
-def test_an_ended_job_is_found_by_its_key_too(alice: Speaker) -> None:
-    ref = alice.start("exit 4")
-    alice.wait_end(ref)
-
-    seen = alice.wait_end(ref.model_copy(update={"job_id": None}))
-
-    assert (seen.job_id, seen.exit_code) == (ref.job_id, 4)
-
-
-@pytest.mark.parametrize("fault", ["dead", "frozen"])
-def test_a_controller_that_does_not_answer_costs_seconds(site: Site, alice: Speaker, fault: str) -> None:
-    if fault == "dead":
-        site.kill_controller()
-    else:
-        site.freeze_controller()
-    begun = time.monotonic()
-
-    with pytest.raises(SchedulerDown):
-        alice.probe(full=True)
-
-    assert time.monotonic() - begun < 8
-
-
-def test_an_end_is_confirmed_by_accounting_while_the_controller_is_dead(site: Site, alice: Speaker) -> None:
-    ref = alice.start("exit 6")
-    alice.wait_end(ref)
-    site.kill_controller()
-
-    seen = alice.observe(ref)[ref.submit_key]
-
-    assert seen is not None
-    assert (seen.state, seen.exit_code, seen.source) == (JobState.FAILED, 6, "accounting")
-
-
-def test_without_accounting_nodes_and_queue_are_still_seen(site: Site, alice: Speaker) -> None:
-    ref = alice.start(SLEEP)
-    alice.wait(ref, JobState.RUNNING)
-    site.kill_accounting()
-
-    probe = alice.probe(full=True)
-
-    assert not probe.accounting_up
-    assert len(probe.nodes) == 22
-    assert queued(probe, ref.job_id).state is JobState.RUNNING
-    seen = alice.observe(ref)[ref.submit_key]
-    assert seen is not None
-    assert seen.state is JobState.RUNNING
-
-
-def test_accounting_knows_the_end_when_the_controller_forgot_it(deltaai: Cluster) -> None:
-    speaker = Speaker(RealSite(deltaai), account="bbka-dtai-gh", partition="ghx4")
-    ref = speaker.start("exit 5")
-    speaker.wait_end(ref)
-    until(lambda: deltaai.state(f"{ref.job_id}") == "", "the controller to forget the job", step_s=0.5)
-
-    seen = speaker.observe(ref)[ref.submit_key]
-
-    assert seen is not None
-    assert (seen.state, seen.exit_code, seen.source) == (JobState.FAILED, 5, "accounting")
-
-
-def test_a_job_beyond_a_qos_limit_says_which_limit(anvil: Cluster) -> None:
-    speaker = Speaker(RealSite(anvil), account="cis220051", partition="debug")
-    first, second = speaker.start(SLEEP), speaker.start(SLEEP)
-    third = speaker.submit(speaker.request(SLEEP))
-
-    speaker.wait(first, JobState.RUNNING)
-    waiting = speaker.wait_for(second, lambda seen: seen.reason_raw.startswith("QOS"), "a limit's reason")
-
-    assert (waiting.state, waiting.reason_raw) == (JobState.QUEUED, "QOSMaxJobsPerUserLimit")
-    assert (third.outcome, third.retryable) == ("rejected", True)
-
-
-def test_untyped_gpus_are_counted_without_a_type(anvil: Cluster) -> None:
-    speaker = Speaker(RealSite(anvil), account="cis220051-gpu", partition="gpu")
-    ref = speaker.start(SLEEP, gpus=3, gpu_spelling="gpus-per-node")
-    [name] = speaker.wait(ref, JobState.RUNNING).node_names
-
-    pools = node(speaker.probe(), name).gpus
-
-    assert pools == (GpuPool(type=None, total=4, used=3, free=1),)
-
-
-def test_whole_node_partitions_are_known_as_such(vista: Cluster) -> None:
-    speaker = Speaker(RealSite(vista), account="ASC24001", partition="gh")
-
-    partitions = speaker.probe(full=True).partitions
-
-    assert partitions is not None
-    assert {part.name: part.exclusive for part in partitions} == {"gh": True, "gh-dev": True, "gg": True}
-
-
-def test_a_thousand_pending_jobs_are_read_whole(deltaai: Cluster) -> None:
-    words = ("-A", "bbka-dtai-gh", "-p", "ghx4", "--begin=now+10hours", "-o", "/dev/null", "-t", "60")
-    array = deltaai.ask("sbatch", "--parsable", *words, "--array=0-1000", "--wrap", "true", user="bob")
-    deltaai.ask("scontrol", "update", f"jobid={array}_[0-999]", "name=sweep")  # each now a record of its own
-
-    jobs = Speaker(RealSite(deltaai), account="bbka-dtai-gh").probe().jobs
-
-    assert sum(job.array_pending for job in jobs) == 1001
-    assert len(jobs) == 1001
-    assert {job.state for job in jobs} == {JobState.QUEUED}

@@ -1,6 +1,7 @@
 """The lab itself: jobs really run, accounting sees them, faults bite and heal, and nothing is left behind."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -122,7 +123,7 @@ def test_reset_undoes_jobs_reservations_states_and_dead_daemons(deltaai: Cluster
     deltaai.drain("gh001")
     deltaai.node_down("gh002")
     deltaai.ask("scontrol", "update", "partitionname=ghx4", "state=drain")
-    words = ("starttime=now", "duration=60", "nodes=gh003", "users=bob")
+    words = ("starttime=now", "duration=60", "nodes=gh012", "users=bob")
     deltaai.ask("scontrol", "create", "reservation", "reservationname=course", *words)
     deltaai.freeze("slurmdbd")
     deltaai.kill("slurmd:gh004")
@@ -170,6 +171,7 @@ def test_a_killed_test_run_takes_its_lab_along(slurm_packages: None, tmp_path: P
 
         until(lambda: not space.processes(), "the lab to end", timeout_s=10)
     assert not space.is_running()
+    shutil.rmtree(root)
 
 
 def test_two_labs_never_share_a_port(slurm_packages: None) -> None:
