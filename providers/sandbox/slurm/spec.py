@@ -93,7 +93,9 @@ class ClusterSpec:
         known = dict(self.users)
         for name in names:
             known.setdefault(name, 21000 + len(known))
-        members = {account: tuple(dict.fromkeys((*users, *names))) for account, users in self.accounts.items()}
+        members = {
+            account: tuple(dict.fromkeys((*users, *names))) for account, users in self.accounts.items()
+        }
         return replace(self, users=known, accounts=members)
 
     def quiet(self) -> "ClusterSpec":
@@ -205,7 +207,13 @@ DELTA = ClusterSpec(
             "pending": 60,
             "run_s": 2400,
         },
-        {"partition": "gpuA40x4", "account": "baaa-delta-gpu", "busy": 0.72, "sizes": [1, 1, 2, 4], "pending": 12},
+        {
+            "partition": "gpuA40x4",
+            "account": "baaa-delta-gpu",
+            "busy": 0.72,
+            "sizes": [1, 1, 2, 4],
+            "pending": 12,
+        },
         {
             "partition": "gpuA100x8",
             "account": "baaa-delta-gpu",
@@ -214,7 +222,13 @@ DELTA = ClusterSpec(
             "run_s": 5400,
             "pending": 4,
         },
-        {"partition": "cpu", "account": "baaa-delta-cpu", "busy": 0.7, "sizes": [8, 16, 32, 64], "mem_mib": 1000},
+        {
+            "partition": "cpu",
+            "account": "baaa-delta-cpu",
+            "busy": 0.7,
+            "sizes": [8, 16, 32, 64],
+            "mem_mib": 1000,
+        },
     ),
     drained={"gpua016": "bad nvlink XID 74", "gpub012": "ECC recheck"},
 )
@@ -283,7 +297,13 @@ ANVIL = ClusterSpec(
     config={"AccountingStorageTRES": CONFIG["AccountingStorageTRES"] + ",gres/gpu:h100"},
     background_accounts=("bio230001", "bio230001-gpu", "bio230001-ai"),
     load=(
-        {"partition": "shared", "account": "bio230001", "busy": 0.75, "sizes": [4, 16, 32, 64], "mem_mib": 1000},
+        {
+            "partition": "shared",
+            "account": "bio230001",
+            "busy": 0.75,
+            "sizes": [4, 16, 32, 64],
+            "mem_mib": 1000,
+        },
         {
             "partition": "gpu",
             "account": "bio230001-gpu",
@@ -333,7 +353,22 @@ VISTA = ClusterSpec(
             "cpus_per_gpu": 72,
             "mem_mib": 1000,
         },
-        {"partition": "gh-dev", "account": "TG-BIO24", "busy": 0.1, "sizes": [1], "run_s": 900, "cpus_per_gpu": 72, "mem_mib": 1000},
-        {"partition": "gg", "account": "TG-BIO24", "busy": 0.6, "sizes": [144], "run_s": 3600, "mem_mib": 1000},
+        {
+            "partition": "gh-dev",
+            "account": "TG-BIO24",
+            "busy": 0.1,
+            "sizes": [1],
+            "run_s": 900,
+            "cpus_per_gpu": 72,
+            "mem_mib": 1000,
+        },
+        {
+            "partition": "gg",
+            "account": "TG-BIO24",
+            "busy": 0.6,
+            "sizes": [144],
+            "run_s": 3600,
+            "mem_mib": 1000,
+        },
     ),
 )
