@@ -89,7 +89,8 @@ class Step:
         self.job, self.batch = job, batch
 
 
-Reader = Callable[[Step], str]
+Field = tuple[str, int, Callable[[Job], str]]
+"""Heading, width, reader."""
 
 
 class Fields:
@@ -97,7 +98,11 @@ class Fields:
 
     def __init__(self, cluster: Cluster, now: int) -> None:
         self.cluster, self.now = cluster, now
-        of = {
+        self.of = {**self._identity(), **self._times(), **self._resources()}
+
+    def _identity(self) -> dict[str, Field]:
+        cluster = self.cluster
+        return {
             "jobid": ("JobID", 12, lambda j: j.shown_id),
             "jobidraw": ("JobIDRaw", 12, lambda j: str(j.id)),
             "jobname": ("JobName", 10, lambda j: j.name),
@@ -111,6 +116,10 @@ class Fields:
             "state": ("State", 10, state),
             "exitcode": ("ExitCode", 8, exit_code),
             "derivedexitcode": ("DerivedExitCode", 15, lambda _: "0:0"),
+        }
+
+    def _times(self) -> dict[str, Field]:
+        return {
             "submit": ("Submit", 19, lambda j: clock(j.submit)),
             "eligible": ("Eligible", 19, lambda j: clock(eligible(j), "Unknown")),
             "start": ("Start", 19, start),
@@ -119,6 +128,11 @@ class Fields:
             "elapsedraw": ("ElapsedRaw", 10, lambda j: str(self.elapsed(j))),
             "timelimit": ("Timelimit", 10, lambda j: full_span(j.limit) if j.limit else "UNLIMITED"),
             "timelimitraw": ("TimelimitRaw", 12, lambda j: str(j.limit // 60) if j.limit else ""),
+        }
+
+    def _resources(self) -> dict[str, Field]:
+        cluster, now = self.cluster, self.now
+        return {
             "alloccpus": ("AllocCPUS", 10, lambda j: str(j.alloc_cpus)),
             "ncpus": ("NCPUS", 10, lambda j: str(j.alloc_cpus)),
             "reqcpus": ("ReqCPUS", 8, lambda j: str(j.cpus)),
@@ -150,7 +164,6 @@ class Fields:
             "suspended": ("Suspended", 10, lambda _: "00:00:00"),
             "flags": ("Flags", 20, lambda _: "SchedMain"),
         }
-        self.of: dict[str, tuple[str, int, Callable[[Job], str]]] = dict(of)
 
     def elapsed(self, job: Job) -> int:
         """Return seconds the job ran."""

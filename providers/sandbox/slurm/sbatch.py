@@ -33,8 +33,7 @@ LONGS = {
     NEEDS, "tmp": NEEDS, "uid": NEEDS, "verbose": NONE, "version": NONE, "wait-all-nodes": NEEDS, "wckey":
     NEEDS, "wrap": NEEDS,
 }  # fmt: skip
-"""Options that are read; those without meaning on an emulated node (bindings,
-    mail) are accepted as they are."""
+"""Options that are read; those that mean nothing on an emulated node (bindings, mail) are accepted."""
 SHORTS = {
     "A": "account", "a": "array", "b": "begin", "D": "chdir", "C": "constraint", "c": "cpus-per-task",
     "d": "dependency", "m": "distribution", "e": "error", "x": "exclude", "G": "gpus", "H": "hold", "i":

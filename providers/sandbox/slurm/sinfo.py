@@ -53,26 +53,37 @@ class Row:
 Reader = Callable[[Row], str]
 
 
+def first(read: Callable[[NodeView], str]) -> Reader:
+    """Return what the group's first node shows."""
+    return lambda row: read(row.nodes[0]) if row.nodes else "n/a"
+
+
+def least(read: Callable[[NodeView], int]) -> Reader:
+    """Return the least number of the group, with a plus when they differ."""
+
+    def shown(row: Row) -> str:
+        values = sorted({read(view) for view in row.nodes})
+        return "0" if not values else f"{values[0]}+" if len(values) > 1 else str(values[0])
+
+    return shown
+
+
+def spread(read: Callable[[NodeView], str]) -> Reader:
+    """Return the least and greatest number of the group."""
+
+    def shown(row: Row) -> str:
+        values = sorted({read(view) for view in row.nodes}, key=float)
+        return "0" if not values else f"{values[0]}-{values[-1]}" if len(values) > 1 else values[0]
+
+    return shown
+
+
 def readers(version: str) -> dict[str, tuple[str, Reader]]:
     """Return heading and reader of every `-o` code."""
+    return {**_codes_to_l(), **_codes_from_m(version)}
 
-    def first(read: Callable[[NodeView], str]) -> Reader:
-        return lambda row: read(row.nodes[0]) if row.nodes else "n/a"
 
-    def least(read: Callable[[NodeView], int]) -> Reader:
-        def shown(row: Row) -> str:
-            values = sorted({read(view) for view in row.nodes})
-            return "0" if not values else f"{values[0]}+" if len(values) > 1 else str(values[0])
-
-        return shown
-
-    def spread(read: Callable[[NodeView], str]) -> Reader:
-        def shown(row: Row) -> str:
-            values = sorted({read(view) for view in row.nodes}, key=float)
-            return "0" if not values else f"{values[0]}-{values[-1]}" if len(values) > 1 else values[0]
-
-        return shown
-
+def _codes_to_l() -> dict[str, tuple[str, Reader]]:
     return {
         "a": ("AVAIL", lambda r: available(r.part)),
         "A": ("NODES(A/I)", lambda r: "/".join(map(str, node_counts(r)[:2]))),
@@ -93,6 +104,11 @@ def readers(version: str) -> dict[str, tuple[str, Reader]]:
         "I": ("PRIO_JOB_FACTOR", lambda _: "1"),
         "l": ("TIMELIMIT", lambda r: span(r.part.max_time) if r.part.max_time else "infinite"),
         "L": ("DEFAULTTIME", lambda r: span(r.part.default_time) if r.part.default_time else "n/a"),
+    }
+
+
+def _codes_from_m(version: str) -> dict[str, tuple[str, Reader]]:
+    return {
         "m": ("MEMORY", least(lambda v: v.node.mem)),
         "M": ("PREEMPT_MODE", lambda r: r.part.preempt),
         "n": ("HOSTNAMES", lambda r: host_list(r.names)),

@@ -30,6 +30,18 @@ LONG = "%.18i %.9P %.8j %.8u %.8T %.10M %.9l %.6D %R"
 START = "%.18i %.9P %.8j %.8u %.2t %.19S %.6D %20Y %R"
 ENDED_WITH_REASON = {"FAILED", "TIMEOUT", "NODE_FAIL", "DEADLINE", "OUT_OF_MEMORY"}
 
+SAME = {
+    "account": "a", "jobid": "A", "jobarrayid": "i", "arrayjobid": "F", "arraytaskid": "K",
+    "username": "u", "userid": "U", "partition": "P", "qos": "q", "statecompact": "t", "state": "T",
+    "reason": "r", "reasonlist": "R", "prioritylong": "Q", "priority": "p", "numnodes": "D",
+    "numcpus": "C", "tres-per-node": "b", "gres": "b", "timelimit": "l", "timeused": "M", "timeleft": "L",
+    "submittime": "V", "starttime": "S", "endtime": "e", "comment": "k", "name": "j", "nodelist": "N",
+    "dependency": "E", "feature": "f", "minmemory": "m", "workdir": "Z", "batchhost": "B", "command": "o",
+    "schednodes": "Y", "reservation": "v", "nice": "y", "exc_nodes": "x", "groupname": "g",
+    "mincpus": "c", "oversubscribe": "h",
+}  # fmt: skip
+"""Fields of `-O` that show what a code of `-o` shows."""
+
 Reader = Callable[[Job], str]
 
 
@@ -38,7 +50,12 @@ class Queue:
 
     def __init__(self, cluster: Cluster, now: int) -> None:
         self.cluster, self.now = cluster, now
-        plain = {
+        self.short = {**self._codes_to_l(), **self._codes_from_m()}
+        self.long = {**{name: self.short[code] for name, code in SAME.items()}, **self._own_fields()}
+
+    def _codes_to_l(self) -> dict[str, tuple[str, Reader]]:
+        cluster = self.cluster
+        return {
             "a": ("ACCOUNT", lambda j: j.account),
             "A": ("JOBID", lambda j: str(j.id)),
             "b": ("TRES_PER_NODE", lambda j: j.gpu_words or "N/A"),
@@ -60,6 +77,11 @@ class Queue:
             "K": ("ARRAY_TASK_ID", self.array_task),
             "l": ("TIME_LIMIT", self.limit),
             "L": ("TIME_LEFT", self.left),
+        }
+
+    def _codes_from_m(self) -> dict[str, tuple[str, Reader]]:
+        cluster, now = self.cluster, self.now
+        return {
             "m": ("MIN_MEMORY", lambda j: memory(j.mem_node or j.mem_cpu)),
             "M": ("TIME", self.used),
             "N": ("NODELIST", lambda j: host_list(list(j.alloc))),
@@ -82,52 +104,10 @@ class Queue:
             "Y": ("SCHEDNODES", lambda j: host_list(j.planned) or "(null)"),
             "Z": ("WORK_DIR", lambda j: j.workdir),
         }
-        self.short: dict[str, tuple[str, Reader]] = dict(plain)
-        same = {
-            "account": "a",
-            "jobid": "A",
-            "jobarrayid": "i",
-            "arrayjobid": "F",
-            "arraytaskid": "K",
-            "username": "u",
-            "userid": "U",
-            "partition": "P",
-            "qos": "q",
-            "statecompact": "t",
-            "state": "T",
-            "reason": "r",
-            "reasonlist": "R",
-            "prioritylong": "Q",
-            "priority": "p",
-            "numnodes": "D",
-            "numcpus": "C",
-            "tres-per-node": "b",
-            "gres": "b",
-            "timelimit": "l",
-            "timeused": "M",
-            "timeleft": "L",
-            "submittime": "V",
-            "starttime": "S",
-            "endtime": "e",
-            "comment": "k",
-            "name": "j",
-            "nodelist": "N",
-            "dependency": "E",
-            "feature": "f",
-            "minmemory": "m",
-            "workdir": "Z",
-            "batchhost": "B",
-            "command": "o",
-            "schednodes": "Y",
-            "reservation": "v",
-            "nice": "y",
-            "exc_nodes": "x",
-            "groupname": "g",
-            "mincpus": "c",
-            "oversubscribe": "h",
-        }
-        self.long: dict[str, tuple[str, Reader]] = {name: plain[code] for name, code in same.items()}
-        self.long |= {
+
+    def _own_fields(self) -> dict[str, tuple[str, Reader]]:
+        cluster = self.cluster
+        return {
             "hetjobid": ("HET_JOB_ID", lambda _: "N/A"),
             "hetjoboffset": ("HET_JOB_OFFSET", lambda _: "N/A"),
             "tres-per-job": ("TRES_PER_JOB", lambda j: j.gpu_job_words or "N/A"),

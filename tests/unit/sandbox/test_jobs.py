@@ -17,6 +17,11 @@ def accounted(site: Site, job: str, fields: str = "State,ExitCode") -> str:
     return site.ask("sacct", "-nXPj", job, "-o", fields).strip()
 
 
+def written(path: Path) -> str:
+    """The file's text, "" while it is not there."""
+    return path.read_text() if path.exists() else ""
+
+
 def start_daemon(site: Site) -> subprocess.Popen[bytes]:
     daemon = subprocess.Popen(
         [sys.executable, "-m", "providers.sandbox.slurm.daemon", str(site.directory)],
@@ -142,7 +147,7 @@ def test_an_array_is_one_compact_record_and_its_tasks_run_within_the_throttle(si
     assert sorted(rows) == sorted(
         [f"{job}_1 R None", f"{job}_2 R None", f"{job}_[3-4%2] PD JobArrayTaskLimit"]
     )
-    eventually(lambda: (site.work / "done").read_text().split(), lambda lines: len(lines) == 4)
+    eventually(lambda: written(site.work / "done").split(), lambda lines: len(lines) == 4)
     eventually(
         lambda: site.ask("sacct", "-nXPj", job, "-o", "JobID,State").split(),
         lambda lines: lines == [f"{job}_{task}|COMPLETED" for task in range(1, 5)],
