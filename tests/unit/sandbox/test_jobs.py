@@ -64,9 +64,7 @@ def test_exit_codes_and_signals_are_told_apart(site: Site) -> None:
 def test_the_time_limit_ends_a_job_and_its_children(site: Site) -> None:
     job = site.submit("sleep 300 & echo $! > child; wait", "-t", "1")
     site.wait(job, "RUNNING")
-    child = int(
-        eventually(lambda: (site.work / "child").read_text() if (site.work / "child").exists() else "", bool)
-    )
+    child = int(eventually(lambda: written(site.work / "child"), bool))
     site.ask("scontrol", "update", f"JobId={job}", "Comment=x")
     with_less_time(site, job)
 
@@ -201,7 +199,7 @@ def test_the_daemon_starts_a_job_within_two_seconds(site: Site) -> None:
 
 def test_a_job_whose_step_process_is_killed_is_requeued_and_its_orphans_end(site: Site) -> None:
     job = site.submit("echo $$ >> pids; sleep 300")
-    eventually(lambda: (site.work / "pids").exists() and (site.work / "pids").read_text(), bool)
+    eventually(lambda: written(site.work / "pids"), bool)
     mark = next(site.directory.glob("spool/*/run-*/started"))
 
     os.kill(int(str(read_mark(str(mark))["pid"])), signal.SIGKILL)

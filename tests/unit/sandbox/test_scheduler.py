@@ -212,6 +212,15 @@ def test_a_higher_tier_requeues_jobs_of_a_preemptible_partition() -> None:
     assert overcommitted(made) == []
 
 
+def test_memory_is_packed_as_strictly_as_cpus() -> None:
+    made = cluster(*(job(cpus=5, mem_cpu=8000, want_nodes=["g01"]) for _ in range(2)))
+
+    schedule(made, NOW)
+
+    assert [each.state for each in made.jobs] == ["RUNNING", "PENDING"]
+    assert made.jobs[0].alloc == {"g01": (5, 40000, [])}
+
+
 def test_whole_node_partitions_give_whole_nodes() -> None:
     made = cluster(job(partitions=["whole"], partition="whole"), job(partitions=["cpu"], partition="cpu"))
 
