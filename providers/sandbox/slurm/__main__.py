@@ -1,11 +1,11 @@
 """Make emulated clusters and switch their faults from the command line.
 
-    python -m providers.sandbox.slurm create DIRECTORY delta [--seed 7]
-    python -m providers.sandbox.slurm fault DIRECTORY on controller_dead seconds=29 programs=squeue,sinfo
-    python -m providers.sandbox.slurm fault DIRECTORY off controller_dead
-    python -m providers.sandbox.slurm fault DIRECTORY list
-    python -m providers.sandbox.slurm event DIRECTORY node-fail gpua003 | node-resume gpua003
-    python -m providers.sandbox.slurm event DIRECTORY preempt 123 | oom 123 | recycle-ids 1
+python -m providers.sandbox.slurm create DIRECTORY delta [--seed 7]
+python -m providers.sandbox.slurm fault DIRECTORY on controller_dead seconds=29 programs=squeue,sinfo
+python -m providers.sandbox.slurm fault DIRECTORY off controller_dead
+python -m providers.sandbox.slurm fault DIRECTORY list
+python -m providers.sandbox.slurm event DIRECTORY node-fail gpua003 | node-resume gpua003
+python -m providers.sandbox.slurm event DIRECTORY preempt 123 | oom 123 | recycle-ids 1
 """
 
 import argparse

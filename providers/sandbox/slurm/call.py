@@ -14,7 +14,7 @@ NONE, NEEDS, MAY = 0, 1, 2
 """Whether an option takes an argument."""
 
 
-class Refused(Exception):  # noqa: N818 - a program's refusal, named for what it is
+class Refused(Exception):
     """The program ends here with these words on stderr."""
 
     def __init__(self, words: str, code: int = 1) -> None:
@@ -95,7 +95,7 @@ def options(
         if word.startswith("--"):
             _long(program, word[2:], words, longs, found)
         elif word.startswith("-") and len(word) > 1:
-            _short(program, word[1:], words, longs, shorts, found)
+            _short(program, word[1:], words, found, longs=longs, shorts=shorts)
         else:
             found.rest.append(word)
             if stop_at_operand:
@@ -131,9 +131,10 @@ def _short(
     program: str,
     letters: str,
     words: list[str],
+    found: Options,
+    *,
     longs: Mapping[str, int],
     shorts: Mapping[str, str],
-    found: Options,
 ) -> None:
     while letters:
         letter, letters = letters[0], letters[1:]

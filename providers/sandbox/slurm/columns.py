@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+
 TYPE_CHECKING = False
 
 if TYPE_CHECKING:
@@ -19,14 +20,18 @@ class Column:
 
     __slots__ = ("auto", "code", "prefix", "right", "suffix", "width")
 
-    def __init__(self, code: str, width: int, *, right: bool, suffix: str, prefix: str = "", auto: bool = False):
+    def __init__(
+        self, code: str, width: int, *, right: bool, suffix: str, prefix: str = "", auto: bool = False
+    ):
         self.code, self.width, self.right = code, width, right
         self.suffix, self.prefix, self.auto = suffix, prefix, auto
 
     def cell(self, text: str) -> str:
         """Return the text cut and padded."""
         if self.width:
-            text = text[: self.width].rjust(self.width) if self.right else text[: self.width].ljust(self.width)
+            text = (
+                text[: self.width].rjust(self.width) if self.right else text[: self.width].ljust(self.width)
+            )
         return f"{self.prefix}{text}{self.suffix}"
 
 
@@ -67,7 +72,11 @@ def long_columns(text: str, known: Mapping[str, object]) -> list[Column]:
 
 
 def table(
-    columns: list[Column], rows: list[T], values: Mapping[str, tuple[str, Callable[[T], str]]], *, header: bool
+    columns: list[Column],
+    rows: list[T],
+    values: Mapping[str, tuple[str, Callable[[T], str]]],
+    *,
+    header: bool,
 ) -> list[str]:
     """Return the printed lines; `values` maps a code to its heading and its reader."""
     for column in columns:

@@ -13,12 +13,14 @@ import time
 from collections.abc import Callable
 from importlib import import_module
 
-sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))))
+sys.path.insert(
+    0, os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
+)
 
-from providers.sandbox.slurm import faults  # noqa: E402 - the path comes first
-from providers.sandbox.slurm.call import Call, Refused  # noqa: E402
-from providers.sandbox.slurm.controller import tick_if_due  # noqa: E402
-from providers.sandbox.slurm.store import Store  # noqa: E402
+from providers.sandbox.slurm import faults
+from providers.sandbox.slurm.call import Call, Refused
+from providers.sandbox.slurm.controller import tick_if_due
+from providers.sandbox.slurm.store import Store
 
 MODULES = {
     "sinfo": ("sinfo", "run"),
@@ -48,7 +50,9 @@ def main(argv: list[str]) -> int:
     try:
         store = Store(directory)
     except FileNotFoundError as missing:
-        sys.stderr.write(f"{program}: error: resolve_ctls_from_dns_srv: {missing}\n{program}: fatal: no cluster\n")
+        sys.stderr.write(
+            f"{program}: error: resolve_ctls_from_dns_srv: {missing}\n{program}: fatal: no cluster\n"
+        )
         return 1
     user = os.environ.get("FACET_SANDBOX_USER") or str(store.meta("default_user", "root"))
     call = Call(
@@ -81,7 +85,11 @@ def perform(call: Call) -> tuple[str, str, int]:
         code = run(call)
         return faults.after(call, _lines(call.out), on), _lines(call.err), code
     except Refused as refused:
-        return _lines(call.out), _lines([*call.err, *([refused.words] if refused.words else [])]), refused.code
+        return (
+            _lines(call.out),
+            _lines([*call.err, *([refused.words] if refused.words else [])]),
+            refused.code,
+        )
 
 
 def _lines(lines: list[str]) -> str:

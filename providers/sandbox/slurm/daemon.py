@@ -55,7 +55,7 @@ def serve(directories: list[str]) -> int:
     """Keep the clusters moving until SIGTERM or SIGINT."""
     stopped: list[int] = []
 
-    def stop(number: int, frame: FrameType | None) -> None:
+    def stop(number: int, _frame: FrameType | None) -> None:
         stopped.append(number)
 
     signal.signal(signal.SIGTERM, stop)

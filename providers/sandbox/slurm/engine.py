@@ -132,7 +132,7 @@ class Pass:
         return -tier, -priority(self.cluster, job, self.now), job.submit, job.id
 
     def _consider(self, job: Job) -> None:
-        job.reason, job.words = own_block(self.cluster, job, self.now, self.ended)
+        job.reason, job.words = own_block(job, self.now, self.ended)
         if job.reason == NEVER and job.kill_on_invalid_dep:
             finish(self.cluster, job, "CANCELLED", self.now)
             return
@@ -169,7 +169,7 @@ class Pass:
         if not special and (key in self.full or self.attempts >= BACKFILL_DEPTH):
             return None
         self.attempts += 1
-        found = place(self.cluster, job, part, self.held, self.now, self.plan.kept)
+        found = place(self.cluster, job, part, self.held, self.now, kept=self.plan.kept)
         if found is None:
             found = self._preempt(job, part)
         if found is None and not special:
@@ -193,7 +193,7 @@ class Pass:
             if other.holds_nodes and other not in victims:
                 for name, (cpus, mem, gpus) in other.alloc.items():
                     without[name].take(cpus, mem, gpus, completing=other.completing)
-        found = place(self.cluster, job, part, without, self.now, self.plan.kept)
+        found = place(self.cluster, job, part, without, self.now, kept=self.plan.kept)
         for other in victims if found else []:
             if not set(other.alloc).isdisjoint(found or {}):
                 self.usage.add(other, other.partition, -1)

@@ -32,7 +32,9 @@ CONNECT = "Unable to contact slurm controller (connect failure)"
 TIMED_OUT = "Socket timed out on send/recv operation"
 READERS = ("sinfo", "squeue", "sacct", "sacctmgr", "sprio", "scontrol")
 DATABASE = ("sacct", "sacctmgr")
-GARBAGE = "\x00\x1b[31m<html><head><title>502 Bad Gateway</title></head>\nÿþ segmentation fault (core dumped)\n"
+GARBAGE = (
+    "\x00\x1b[31m<html><head><title>502 Bad Gateway</title></head>\nÿþ segmentation fault (core dumped)\n"
+)
 BANNER = (
     "*** Wartung am Dienstag, 9-17 Uhr. Bitte sichern Sie Ihre Daten. ***\n"
     "/usr/bin/id: Kann keinen Namen zur Gruppen-ID 4711 finden\n"
@@ -127,9 +129,9 @@ def before(call: Call, faults: dict[str, Setting]) -> None:
         time.sleep(seconds(frozen, 30))
         _unreachable(call, TIMED_OUT, pinging=pinging)
     if program in DATABASE and strike(directory, "database_dead", faults, program) is not None:
+        lost = "failed to open persistent connection to host:127.0.0.1:6819: Connection refused"
         words = [
-            f"{program}: error: slurm_persist_conn_open_without_init: failed to open persistent connection to "
-            "host:127.0.0.1:6819: Connection refused",
+            f"{program}: error: slurm_persist_conn_open_without_init: {lost}",
             f"{program}: error: Sending PersistInit msg: Connection refused",
         ]
         if program == "sacct":
@@ -168,7 +170,13 @@ def _unreachable(call: Call, why: str, *, pinging: bool) -> None:
 
 
 def _entity(call: Call) -> str:
-    entities = {"node": "node", "nodes": "node", "partition": "partitions", "job": "jobs", "reservation": "reservations"}
+    entities = {
+        "node": "node",
+        "nodes": "node",
+        "partition": "partitions",
+        "job": "jobs",
+        "reservation": "reservations",
+    }
     return next((entities[word] for word in call.argv if word in entities), "ctl_conf")
 
 
@@ -199,7 +207,10 @@ def _remembered(call: Call, text: str) -> str:
     name = sha256("\0".join([call.program, *call.argv]).encode()).hexdigest()[:16]
     path = os.path.join(call.store.directory, "faults", f"yesterday-{name}")
     try:
-        if os.stat(path).st_mtime >= os.stat(os.path.join(call.store.directory, "faults", "yesterday.json")).st_mtime:
+        if (
+            os.stat(path).st_mtime
+            >= os.stat(os.path.join(call.store.directory, "faults", "yesterday.json")).st_mtime
+        ):
             with open(path, encoding="utf-8") as file:
                 return file.read()
     except FileNotFoundError:

@@ -55,7 +55,7 @@ def priority(cluster: Cluster, job: Job, now: int) -> int:
     return max(1, job.base_priority + min(weight, weight * waited // 604800) - job.nice)
 
 
-def own_block(cluster: Cluster, job: Job, now: int, ended: dict[int, str]) -> tuple[str, str]:
+def own_block(job: Job, now: int, ended: dict[int, str]) -> tuple[str, str]:
     """Return why the job itself is not eligible: ("", "") when it is."""
     if job.held:
         return ("JobHeldUser" if job.held == "user" else "JobHeldAdmin"), ""
@@ -153,7 +153,9 @@ def _qos_block(qos: Qos, job: Job, usage: Usage) -> str:
 
 
 def _assoc_block(assoc: Assoc, job: Job, usage: Usage) -> str:
-    held = usage.of("account", assoc.account) if not assoc.user else usage.of("assoc", assoc.account, job.user)
+    held = (
+        usage.of("account", assoc.account) if not assoc.user else usage.of("assoc", assoc.account, job.user)
+    )
     checks = (
         (assoc.max_wall and job.limit > assoc.max_wall, "AssocMaxWallDurationPerJobLimit"),
         (assoc.max_jobs and held[0] >= assoc.max_jobs, "AssocMaxJobsLimit"),

@@ -17,7 +17,20 @@ from providers.sandbox.slurm.store import Store
 EVERY_S = 4.0
 MOST_PER_STEP = 12
 DAY_S = 86400
-NAMES = ("train", "finetune", "md-prod", "namd", "vasp", "cfd", "eval", "sweep", "render", "jupyter", "wrf", "af2")
+NAMES = (
+    "train",
+    "finetune",
+    "md-prod",
+    "namd",
+    "vasp",
+    "cfd",
+    "eval",
+    "sweep",
+    "render",
+    "jupyter",
+    "wrf",
+    "af2",
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -66,20 +79,7 @@ def fill(
 ) -> None:
     """Submit at most `most` jobs towards the profile's targets; without `queue`, only those meant to run."""
     part = cluster.partitions[profile.partition]
-    waiting, blocked, large = 0, 0, 0
-    running = 0
-    for job in cluster.jobs:
-        if profile.partition not in job.partitions or not job.background:
-            continue
-        if job.state == "RUNNING":
-            running += job.gpus or (0 if has_gpus(cluster, part) else job.alloc_cpus)
-        elif job.state == "PENDING":
-            if is_blocked(job):
-                blocked += max(1, len(job.tasks))
-            elif job.nodes > 1 and profile.ahead:
-                large += 1
-            else:
-                waiting += job.gpus or job.cpus
+    running, waiting, large, blocked = count(cluster, profile, part)
     wave = 1 + 0.08 * math.sin(2 * math.pi * now / DAY_S) + 0.04 * dice.uniform(-1, 1)
     missing = int(capacity(cluster, part) * min(1.0, profile.busy * wave)) - running - waiting
     made = 0
@@ -92,8 +92,27 @@ def fill(
         _large(cluster, profile, part, now, dice)
         large, made = large + 1, made + 1
     while blocked < profile.pending and made < most:
-        blocked += _blocked(cluster, profile, part, now, dice, profile.pending - blocked)
+        blocked += _blocked(cluster, profile, part, now, dice, most=profile.pending - blocked)
         made += 1
+
+
+def count(cluster: Cluster, profile: Profile, part: Partition) -> tuple[int, int, int, int]:
+    """Return GPUs (or CPUs) running, GPUs waiting, large jobs waiting, and tasks held back by themselves."""
+    running = waiting = large = blocked = 0
+    in_gpus = has_gpus(cluster, part)
+    for job in cluster.jobs:
+        if profile.partition not in job.partitions or not job.background:
+            continue
+        if job.state == "RUNNING":
+            running += job.gpus if in_gpus else job.alloc_cpus
+        elif job.state == "PENDING":
+            if is_blocked(job):
+                blocked += max(1, len(job.tasks))
+            elif job.nodes > 1 and profile.ahead:
+                large += 1
+            else:
+                waiting += job.gpus if in_gpus else job.cpus
+    return running, waiting, large, blocked
 
 
 def is_blocked(job: Job) -> bool:
@@ -136,7 +155,9 @@ def _large(cluster: Cluster, profile: Profile, part: Partition, now: int, dice: 
     job.base_priority += 8000
 
 
-def _blocked(cluster: Cluster, profile: Profile, part: Partition, now: int, dice: Random, most: int) -> int:
+def _blocked(
+    cluster: Cluster, profile: Profile, part: Partition, now: int, dice: Random, *, most: int
+) -> int:
     """Submit one job that waits for its own sake; return its number of tasks."""
     size = dice.choice(profile.sizes)
     job = _submit(cluster, profile, part, now, dice, size=size, nodes=1)

@@ -45,7 +45,7 @@ class Record:
         cached = cls.__dict__.get("_names")
         if cached is None:
             cached = frozenset(
-                sys.intern(name) for base in cls.__mro__ for name in base.__dict__.get("__annotations__", {})
+                sys.intern(name) for base in cls.__mro__ for name in getattr(base, "__annotations__", {})
             )
             cls._names = cached  # type: ignore[attr-defined]  # filled once per class
         return cached

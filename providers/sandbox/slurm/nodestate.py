@@ -97,7 +97,10 @@ class NodeView:
             ("INVALID_REG" in flags, "inval"),
             ("REBOOT_ISSUED" in flags, "reboot"),
             ("MAINTENANCE" in flags and not busy and "DRAIN" not in flags, "maint"),
-            ("DRAIN" in flags and self.base != "DOWN", "draining" if busy or "COMPLETING" in flags else "drained"),
+            (
+                "DRAIN" in flags and self.base != "DOWN",
+                "draining" if busy or "COMPLETING" in flags else "drained",
+            ),
             ("FAIL" in flags, "fail"),
             (self.base == "DOWN", "down"),
             ("COMPLETING" in flags, "completing"),

@@ -10,7 +10,16 @@ from providers.sandbox.slurm.model import Cluster, Held, Job, Node, Partition, R
 
 Allocation = dict[str, tuple[int, int, list[int]]]
 UNUSABLE = frozenset(
-    {"DOWN", "DRAIN", "FAIL", "NOT_RESPONDING", "POWERED_DOWN", "POWERING_DOWN", "INVALID_REG", "REBOOT_ISSUED"}
+    {
+        "DOWN",
+        "DRAIN",
+        "FAIL",
+        "NOT_RESPONDING",
+        "POWERED_DOWN",
+        "POWERING_DOWN",
+        "INVALID_REG",
+        "REBOOT_ISSUED",
+    }
 )
 
 
@@ -32,7 +41,16 @@ class Request:
 
     def key(self) -> tuple[object, ...]:
         """Return what makes two requests interchangeable."""
-        return (self.nodes, self.cpus, self.gpus, self.gpu_type, self.exclusive, self.mem, self.mem_all, self.features)
+        return (
+            self.nodes,
+            self.cpus,
+            self.gpus,
+            self.gpu_type,
+            self.exclusive,
+            self.mem,
+            self.mem_all,
+            self.features,
+        )
 
 
 def has_features(node: Node, constraint: str) -> bool:
@@ -107,6 +125,7 @@ def place(
     part: Partition,
     held: dict[str, Held],
     now: int,
+    *,
     kept: dict[str, int],
 ) -> Allocation | None:
     """Return an allocation for now, or None.

@@ -66,7 +66,11 @@ class Plan:
 
     def _windows(self, part: Partition, after: int) -> list[int]:
         ends = {after, *(row[1] for name in part.nodes for row in self._rows[name] if row[1] > after)}
-        ends |= {r.end for r in self.cluster.reservations if r.end > after and not set(r.nodes).isdisjoint(part.nodes)}
+        ends |= {
+            r.end
+            for r in self.cluster.reservations
+            if r.end > after and not set(r.nodes).isdisjoint(part.nodes)
+        }
         return sorted(ends)[:MAX_WINDOWS]
 
     def _fits(

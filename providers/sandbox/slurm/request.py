@@ -17,7 +17,7 @@ from providers.sandbox.slurm.text import BadText, hosts, read_memory, read_momen
 FAILED = "sbatch: error: Batch job submission failed: "
 
 
-class NoSubmit(Exception):  # noqa: N818 - a refusal, not a fault
+class NoSubmit(Exception):
     """slurmctld refuses; `job` is set where the real one has already given an id away."""
 
     def __init__(self, words: str, job: Job | None = None) -> None:
@@ -58,7 +58,11 @@ def build_job(cluster: Cluster, given: Options, user: str, now: int, cwd: str) -
         open_mode=given.get("open-mode") or "truncate",
         signal=given.get("signal"),
     )
-    job.limit = _read(given, "time", read_span, "--time") if given.has("time") else (part.default_time or part.max_time)
+    job.limit = (
+        _read(given, "time", read_span, "--time")
+        if given.has("time")
+        else (part.default_time or part.max_time)
+    )
     job.limit_given = given.has("time")
     if given.has("begin"):
         job.begin = job.eligible = _moment(given.get("begin"), now)
@@ -74,8 +78,8 @@ def _partitions(cluster: Cluster, given: Options) -> list[str]:
     names = given.names("partition") or [p.name for p in cluster.partitions.values() if p.default]
     for name in names:
         if name not in cluster.partitions:
-            words = f"sbatch: error: invalid partition specified: {name}\n{FAILED}Invalid partition name specified"
-            raise NoSubmit(words)
+            first = f"sbatch: error: invalid partition specified: {name}"
+            raise NoSubmit(f"{first}\n{FAILED}Invalid partition name specified")
     if not names:
         raise NoSubmit(f"{FAILED}No partition specified or system default partition")
     return names
@@ -102,7 +106,7 @@ def _number(given: Options, name: str) -> int:
     if not given.has(name):
         return 0
     if not text.isdigit() or int(text) < 1:
-        raise Refused(f"sbatch: error: Invalid numeric value \"{text}\" for --{name}.")
+        raise Refused(f'sbatch: error: Invalid numeric value "{text}" for --{name}.')
     return int(text)
 
 

@@ -16,23 +16,68 @@ from providers.sandbox.slurm.squeue import matches
 from providers.sandbox.slurm.text import BadText, clock, full_span, host_list, memory, read_moment
 
 LONGS = {
-    "allusers": NONE, "accounts": NEEDS, "allocations": NONE, "brief": NONE, "clusters": NEEDS, "delimiter": NEEDS,
-    "duplicates": NONE, "endtime": NEEDS, "format": NEEDS, "jobs": NEEDS, "long": NONE, "name": NEEDS,
-    "noheader": NONE, "parsable": NONE, "parsable2": NONE, "partition": NEEDS, "qos": NEEDS, "starttime": NEEDS,
-    "state": NEEDS, "uid": NEEDS, "user": NEEDS, "array": NONE, "version": NONE, "truncate": NONE, "noconvert": NONE,
+    "allusers": NONE,
+    "accounts": NEEDS,
+    "allocations": NONE,
+    "brief": NONE,
+    "clusters": NEEDS,
+    "delimiter": NEEDS,
+    "duplicates": NONE,
+    "endtime": NEEDS,
+    "format": NEEDS,
+    "jobs": NEEDS,
+    "long": NONE,
+    "name": NEEDS,
+    "noheader": NONE,
+    "parsable": NONE,
+    "parsable2": NONE,
+    "partition": NEEDS,
+    "qos": NEEDS,
+    "starttime": NEEDS,
+    "state": NEEDS,
+    "uid": NEEDS,
+    "user": NEEDS,
+    "array": NONE,
+    "version": NONE,
+    "truncate": NONE,
+    "noconvert": NONE,
     "allclusters": NONE,
-}  # fmt: skip
+}
 SHORTS = {
-    "a": "allusers", "A": "accounts", "X": "allocations", "b": "brief", "M": "clusters", "D": "duplicates",
-    "E": "endtime", "o": "format", "j": "jobs", "l": "long", "n": "noheader", "p": "parsable", "P": "parsable2",
-    "r": "partition", "q": "qos", "S": "starttime", "s": "state", "u": "user", "V": "version", "T": "truncate",
+    "a": "allusers",
+    "A": "accounts",
+    "X": "allocations",
+    "b": "brief",
+    "M": "clusters",
+    "D": "duplicates",
+    "E": "endtime",
+    "o": "format",
+    "j": "jobs",
+    "l": "long",
+    "n": "noheader",
+    "p": "parsable",
+    "P": "parsable2",
+    "r": "partition",
+    "q": "qos",
+    "S": "starttime",
+    "s": "state",
+    "u": "user",
+    "V": "version",
+    "T": "truncate",
     "L": "allclusters",
-}  # fmt: skip
+}
 DEFAULT = "jobid,jobname,partition,account,alloccpus,state,exitcode"
 BRIEF = "jobid,state,exitcode"
 DATABASE_SKIPS = {"JobHeldUser", "JobHeldAdmin", "Dependency", "BeginTime", "DependencyNeverSatisfied"}
 SHORT_REASONS = {"PartitionTimeLimit": "PartitionConfig", "PartitionNodeLimit": "PartitionConfig"}
-KEPT_REASONS = {"JobHeldUser", "JobHeldAdmin", "BeginTime", "Dependency", "DependencyNeverSatisfied", "PartitionConfig"}
+KEPT_REASONS = {
+    "JobHeldUser",
+    "JobHeldAdmin",
+    "BeginTime",
+    "Dependency",
+    "DependencyNeverSatisfied",
+    "PartitionConfig",
+}
 
 
 class Step:
@@ -44,7 +89,8 @@ class Step:
         self.job, self.batch = job, batch
 
 
-Reader = Callable[[Step], str]
+Field = tuple[str, int, Callable[[Job], str]]
+"""Heading, width, reader."""
 
 
 class Fields:
@@ -52,38 +98,72 @@ class Fields:
 
     def __init__(self, cluster: Cluster, now: int) -> None:
         self.cluster, self.now = cluster, now
-        of = {
-            "jobid": ("JobID", 12, lambda j: j.shown_id), "jobidraw": ("JobIDRaw", 12, lambda j: str(j.id)),
-            "jobname": ("JobName", 10, lambda j: j.name), "user": ("User", 9, lambda j: j.user),
-            "uid": ("UID", 6, lambda j: str(cluster.uid(j.user))), "group": ("Group", 9, lambda j: j.user),
-            "account": ("Account", 10, lambda j: j.account), "partition": ("Partition", 10, lambda j: j.partition),
-            "qos": ("QOS", 10, lambda j: j.qos), "cluster": ("Cluster", 10, lambda _: cluster.name),
-            "state": ("State", 10, state), "exitcode": ("ExitCode", 8, exit_code),
+        self.of = {**self._identity(), **self._times(), **self._resources()}
+
+    def _identity(self) -> dict[str, Field]:
+        cluster = self.cluster
+        return {
+            "jobid": ("JobID", 12, lambda j: j.shown_id),
+            "jobidraw": ("JobIDRaw", 12, lambda j: str(j.id)),
+            "jobname": ("JobName", 10, lambda j: j.name),
+            "user": ("User", 9, lambda j: j.user),
+            "uid": ("UID", 6, lambda j: str(cluster.uid(j.user))),
+            "group": ("Group", 9, lambda j: j.user),
+            "account": ("Account", 10, lambda j: j.account),
+            "partition": ("Partition", 10, lambda j: j.partition),
+            "qos": ("QOS", 10, lambda j: j.qos),
+            "cluster": ("Cluster", 10, lambda _: cluster.name),
+            "state": ("State", 10, state),
+            "exitcode": ("ExitCode", 8, exit_code),
             "derivedexitcode": ("DerivedExitCode", 15, lambda _: "0:0"),
-            "submit": ("Submit", 19, lambda j: clock(j.submit)), "eligible": ("Eligible", 19, lambda j: clock(eligible(j), "Unknown")),
-            "start": ("Start", 19, start), "end": ("End", 19, lambda j: clock(j.end, "Unknown")),
+        }
+
+    def _times(self) -> dict[str, Field]:
+        return {
+            "submit": ("Submit", 19, lambda j: clock(j.submit)),
+            "eligible": ("Eligible", 19, lambda j: clock(eligible(j), "Unknown")),
+            "start": ("Start", 19, start),
+            "end": ("End", 19, lambda j: clock(j.end, "Unknown")),
             "elapsed": ("Elapsed", 10, lambda j: full_span(self.elapsed(j))),
             "elapsedraw": ("ElapsedRaw", 10, lambda j: str(self.elapsed(j))),
             "timelimit": ("Timelimit", 10, lambda j: full_span(j.limit) if j.limit else "UNLIMITED"),
             "timelimitraw": ("TimelimitRaw", 12, lambda j: str(j.limit // 60) if j.limit else ""),
-            "alloccpus": ("AllocCPUS", 10, lambda j: str(j.alloc_cpus)), "ncpus": ("NCPUS", 10, lambda j: str(j.alloc_cpus)),
-            "reqcpus": ("ReqCPUS", 8, lambda j: str(j.cpus)), "allocnodes": ("AllocNodes", 10, lambda j: str(len(j.alloc))),
-            "nnodes": ("NNodes", 8, lambda j: str(len(j.alloc) or j.nodes)), "ntasks": ("NTasks", 8, lambda _: ""),
+        }
+
+    def _resources(self) -> dict[str, Field]:
+        cluster, now = self.cluster, self.now
+        return {
+            "alloccpus": ("AllocCPUS", 10, lambda j: str(j.alloc_cpus)),
+            "ncpus": ("NCPUS", 10, lambda j: str(j.alloc_cpus)),
+            "reqcpus": ("ReqCPUS", 8, lambda j: str(j.cpus)),
+            "allocnodes": ("AllocNodes", 10, lambda j: str(len(j.alloc))),
+            "nnodes": ("NNodes", 8, lambda j: str(len(j.alloc) or j.nodes)),
+            "ntasks": ("NTasks", 8, lambda _: ""),
             "reqtres": ("ReqTRES", 10, lambda j: tres.by_name(tres.requested_pairs(cluster, j))),
-            "alloctres": ("AllocTRES", 10, lambda j: tres.by_name(tres.job_pairs(cluster, j)) if j.alloc else ""),
+            "alloctres": (
+                "AllocTRES",
+                10,
+                lambda j: tres.by_name(tres.job_pairs(cluster, j)) if j.alloc else "",
+            ),
             "reqmem": ("ReqMem", 10, lambda j: memory(j.mem_node * j.nodes or j.mem_cpu * j.cpus)),
             "nodelist": ("NodeList", 15, lambda j: host_list(list(j.alloc)) or "None assigned"),
-            "reason": ("Reason", 22, reason), "comment": ("Comment", 14, lambda j: j.comment),
-            "systemcomment": ("SystemComment", 14, lambda _: ""), "admincomment": ("AdminComment", 14, lambda _: ""),
-            "workdir": ("WorkDir", 20, lambda j: j.workdir), "priority": ("Priority", 10, lambda j: str(priority(cluster, j, now))),
-            "reserved": ("Reserved", 10, lambda j: full_span(self.waited(j))), "reservation": ("Reservation", 20, lambda j: j.reservation),
-            "constraints": ("Constraints", 12, lambda j: j.constraint), "submitline": ("SubmitLine", 20, lambda j: f"sbatch {j.command}".strip()),
+            "reason": ("Reason", 22, reason),
+            "comment": ("Comment", 14, lambda j: j.comment),
+            "systemcomment": ("SystemComment", 14, lambda _: ""),
+            "admincomment": ("AdminComment", 14, lambda _: ""),
+            "workdir": ("WorkDir", 20, lambda j: j.workdir),
+            "priority": ("Priority", 10, lambda j: str(priority(cluster, j, now))),
+            "reserved": ("Reserved", 10, lambda j: full_span(self.waited(j))),
+            "reservation": ("Reservation", 20, lambda j: j.reservation),
+            "constraints": ("Constraints", 12, lambda j: j.constraint),
+            "submitline": ("SubmitLine", 20, lambda j: f"sbatch {j.command}".strip()),
             "cputimeraw": ("CPUTimeRAW", 10, lambda j: str(self.elapsed(j) * j.alloc_cpus)),
             "cputime": ("CPUTime", 10, lambda j: full_span(self.elapsed(j) * j.alloc_cpus)),
-            "maxrss": ("MaxRSS", 10, lambda _: ""), "totalcpu": ("TotalCPU", 10, lambda _: "00:00:00"),
-            "suspended": ("Suspended", 10, lambda _: "00:00:00"), "flags": ("Flags", 20, lambda _: "SchedMain"),
-        }  # fmt: skip
-        self.of: dict[str, tuple[str, int, Callable[[Job], str]]] = dict(of)
+            "maxrss": ("MaxRSS", 10, lambda _: ""),
+            "totalcpu": ("TotalCPU", 10, lambda _: "00:00:00"),
+            "suspended": ("Suspended", 10, lambda _: "00:00:00"),
+            "flags": ("Flags", 20, lambda _: "SchedMain"),
+        }
 
     def elapsed(self, job: Job) -> int:
         """Return seconds the job ran."""
@@ -102,7 +182,21 @@ class Fields:
         special = {"jobid": f"{job.shown_id}.batch", "jobidraw": f"{job.id}.batch", "jobname": "batch"}
         if name in special:
             return special[name]
-        if name in {"user", "uid", "group", "partition", "qos", "timelimit", "timelimitraw", "reason", "reserved", "derivedexitcode", "comment", "reqtres", "submitline"}:
+        if name in {
+            "user",
+            "uid",
+            "group",
+            "partition",
+            "qos",
+            "timelimit",
+            "timelimitraw",
+            "reason",
+            "reserved",
+            "derivedexitcode",
+            "comment",
+            "reqtres",
+            "submitline",
+        }:
             return ""
         if name in {"state", "exitcode"}:
             return _batch(job)[0 if name == "state" else 1]
@@ -158,7 +252,7 @@ def run(call: Call) -> int:
     fields = Fields(cluster, int(call.now))
     asked = _asked(given, fields)
     steps = []
-    for job in _chosen(call, given, cluster):
+    for job in _chosen(call, given):
         steps.append(Step(job, batch=False))
         if not given.has("allocations") and job.start:
             steps.append(Step(job, batch=True))
@@ -183,23 +277,35 @@ def _asked(given: Options, fields: Fields) -> list[tuple[str, int]]:
     return asked
 
 
-def _chosen(call: Call, given: Options, cluster: Cluster) -> list[Job]:
+def _chosen(call: Call, given: Options) -> list[Job]:
     now = int(call.now)
     ids = given.names("jobs")
     try:
-        since = read_moment(given.get("starttime"), now) if given.has("starttime") else (0 if ids else read_moment("midnight", now))
+        since = (
+            read_moment(given.get("starttime"), now)
+            if given.has("starttime")
+            else (0 if ids else read_moment("midnight", now))
+        )
         until = read_moment(given.get("endtime"), now) if given.has("endtime") else now
     except BadText as bad:
         raise Refused(f"sacct: error: Invalid time specification (pos=0): {bad}") from None
     if ids:
         numbers = [int(word.split(".")[0].split("_")[0].split("+")[0]) for word in ids if word[:1].isdigit()]
-        rows = [job for job in call.store.jobs_by_id(numbers) if matches(job, [word.split(".")[0] for word in ids])]
+        rows = [
+            job
+            for job in call.store.jobs_by_id(numbers)
+            if matches(job, [word.split(".")[0] for word in ids])
+        ]
     elif given.has("name"):
-        rows = [job for job in call.store.jobs_by_name(given.names("name")) if not job.end or job.end >= since]
+        rows = [
+            job for job in call.store.jobs_by_name(given.names("name")) if not job.end or job.end >= since
+        ]
     else:
         rows = [job for job in call.store.history(since, until) if not _unseen(job)]
     rows = [job for job in rows if _wanted(job, given, call)]
-    rows.sort(key=lambda job: (job.array or job.id, _task(job), job.submit, job.start or job.submit, job.live))
+    rows.sort(
+        key=lambda job: (job.array or job.id, _task(job), job.submit, job.start or job.submit, job.live)
+    )
     if given.has("duplicates"):
         return rows
     newest: dict[tuple[int, str], Job] = {}
@@ -237,7 +343,9 @@ def _wanted(job: Job, given: Options, call: Call) -> bool:
     )
 
 
-def _piped(call: Call, given: Options, fields: Fields, asked: list[tuple[str, int]], steps: list[Step]) -> None:
+def _piped(
+    call: Call, given: Options, fields: Fields, asked: list[tuple[str, int]], steps: list[Step]
+) -> None:
     mark = given.get("delimiter", "|")
     tail = mark if given.has("parsable") else ""
     if not given.has("noheader"):
@@ -246,7 +354,9 @@ def _piped(call: Call, given: Options, fields: Fields, asked: list[tuple[str, in
         call.say(mark.join(fields.read(name, step) for name, _ in asked) + tail)
 
 
-def _padded(call: Call, given: Options, fields: Fields, asked: list[tuple[str, int]], steps: list[Step]) -> None:
+def _padded(
+    call: Call, given: Options, fields: Fields, asked: list[tuple[str, int]], steps: list[Step]
+) -> None:
     def cell(text: str, width: int, *, left: bool) -> str:
         text = text if len(text) <= abs(width) else text[: abs(width) - 1] + "+"
         return (text.ljust(abs(width)) if left or width < 0 else text.rjust(width)) + " "

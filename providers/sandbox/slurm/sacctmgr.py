@@ -34,24 +34,63 @@ def _gpus(value: int) -> str:
 def assoc_row(cluster: Cluster, one: Assoc) -> Row:
     """Return the fields of one association."""
     return {
-        "cluster": cluster.name, "account": one.account, "user": one.user, "partition": "", "share": str(one.share),
-        "fairshare": str(one.share), "priority": "", "grpjobs": "", "grptres": _gpus(one.grp_gpus), "grpsubmit": "",
-        "grpsubmitjobs": "", "grpwall": "", "grptresmins": "", "maxjobs": _count(one.max_jobs),
-        "maxtres": _gpus(one.max_gpus), "maxtresperjob": _gpus(one.max_gpus), "maxtrespernode": "",
-        "maxsubmit": _count(one.max_submit), "maxsubmitjobs": _count(one.max_submit),
-        "maxwall": full_span(one.max_wall) if one.max_wall else "", "maxtresmins": "", "qos": ",".join(one.qos),
-        "defaultqos": one.default_qos, "grptresrunmins": "", "id": "", "parentname": "" if one.user or one.account == "root" else "root",
-    }  # fmt: skip
+        "cluster": cluster.name,
+        "account": one.account,
+        "user": one.user,
+        "partition": "",
+        "share": str(one.share),
+        "fairshare": str(one.share),
+        "priority": "",
+        "grpjobs": "",
+        "grptres": _gpus(one.grp_gpus),
+        "grpsubmit": "",
+        "grpsubmitjobs": "",
+        "grpwall": "",
+        "grptresmins": "",
+        "maxjobs": _count(one.max_jobs),
+        "maxtres": _gpus(one.max_gpus),
+        "maxtresperjob": _gpus(one.max_gpus),
+        "maxtrespernode": "",
+        "maxsubmit": _count(one.max_submit),
+        "maxsubmitjobs": _count(one.max_submit),
+        "maxwall": full_span(one.max_wall) if one.max_wall else "",
+        "maxtresmins": "",
+        "qos": ",".join(one.qos),
+        "defaultqos": one.default_qos,
+        "grptresrunmins": "",
+        "id": "",
+        "parentname": "" if one.user or one.account == "root" else "root",
+    }
 
 
 ASSOC_HEADS = {
-    "cluster": "Cluster", "account": "Account", "user": "User", "partition": "Partition", "share": "Share",
-    "fairshare": "Share", "priority": "Priority", "grpjobs": "GrpJobs", "grptres": "GrpTRES", "grpsubmit": "GrpSubmit",
-    "grpsubmitjobs": "GrpSubmit", "grpwall": "GrpWall", "grptresmins": "GrpTRESMins", "maxjobs": "MaxJobs",
-    "maxtres": "MaxTRES", "maxtresperjob": "MaxTRES", "maxtrespernode": "MaxTRESPerNode", "maxsubmit": "MaxSubmit",
-    "maxsubmitjobs": "MaxSubmit", "maxwall": "MaxWall", "maxtresmins": "MaxTRESMins", "qos": "QOS",
-    "defaultqos": "Def QOS", "grptresrunmins": "GrpTRESRunMins", "id": "ID", "parentname": "Par Name",
-}  # fmt: skip
+    "cluster": "Cluster",
+    "account": "Account",
+    "user": "User",
+    "partition": "Partition",
+    "share": "Share",
+    "fairshare": "Share",
+    "priority": "Priority",
+    "grpjobs": "GrpJobs",
+    "grptres": "GrpTRES",
+    "grpsubmit": "GrpSubmit",
+    "grpsubmitjobs": "GrpSubmit",
+    "grpwall": "GrpWall",
+    "grptresmins": "GrpTRESMins",
+    "maxjobs": "MaxJobs",
+    "maxtres": "MaxTRES",
+    "maxtresperjob": "MaxTRES",
+    "maxtrespernode": "MaxTRESPerNode",
+    "maxsubmit": "MaxSubmit",
+    "maxsubmitjobs": "MaxSubmit",
+    "maxwall": "MaxWall",
+    "maxtresmins": "MaxTRESMins",
+    "qos": "QOS",
+    "defaultqos": "Def QOS",
+    "grptresrunmins": "GrpTRESRunMins",
+    "id": "ID",
+    "parentname": "Par Name",
+}
 ASSOC_USUAL = (
     "cluster,account,user,partition,share,priority,grpjobs,grptres,grpsubmit,grpwall,grptresmins,maxjobs,"
     "maxtres,maxtrespernode,maxsubmit,maxwall,maxtresmins,qos,defaultqos,grptresrunmins"
@@ -64,41 +103,100 @@ def qos_row(one: Qos) -> Row:
     per_user_text = ",".join(f"{name}={value}" for name, value in per_user if value)
     wall = full_span(one.max_wall) if one.max_wall else ""
     row = {
-        "name": one.name, "priority": str(one.priority), "gracetime": "00:00:00", "preempt": "",
-        "preemptexempttime": "", "preemptmode": "cluster", "flags": one.flags, "usagethres": "",
-        "usagefactor": "1.000000", "grptres": _gpus(one.grp_gpus), "grptresmins": "", "grptresrunmins": "",
-        "grpjobs": _count(one.grp_jobs), "grpsubmit": "", "grpwall": "", "maxtres": "", "maxtrespernode": "",
-        "maxtresmins": "", "maxwall": wall, "maxtrespu": per_user_text, "maxjobspu": _count(one.max_jobs_user),
-        "maxsubmitpu": _count(one.max_submit_user), "maxtrespa": "", "maxjobspa": "", "maxsubmitpa": "", "mintres": "",
-    }  # fmt: skip
+        "name": one.name,
+        "priority": str(one.priority),
+        "gracetime": "00:00:00",
+        "preempt": "",
+        "preemptexempttime": "",
+        "preemptmode": "cluster",
+        "flags": one.flags,
+        "usagethres": "",
+        "usagefactor": "1.000000",
+        "grptres": _gpus(one.grp_gpus),
+        "grptresmins": "",
+        "grptresrunmins": "",
+        "grpjobs": _count(one.grp_jobs),
+        "grpsubmit": "",
+        "grpwall": "",
+        "maxtres": "",
+        "maxtrespernode": "",
+        "maxtresmins": "",
+        "maxwall": wall,
+        "maxtrespu": per_user_text,
+        "maxjobspu": _count(one.max_jobs_user),
+        "maxsubmitpu": _count(one.max_submit_user),
+        "maxtrespa": "",
+        "maxjobspa": "",
+        "maxsubmitpa": "",
+        "mintres": "",
+    }
     same = {
-        "maxtresperuser": "maxtrespu", "maxjobsperuser": "maxjobspu", "maxsubmitjobsperuser": "maxsubmitpu",
-        "maxsubmitperuser": "maxsubmitpu", "maxtresperjob": "maxtres", "maxtresperaccount": "maxtrespa",
-        "maxjobsperaccount": "maxjobspa", "maxsubmitjobsperaccount": "maxsubmitpa", "mintresperjob": "mintres",
-        "grpsubmitjobs": "grpsubmit", "maxwalldurationperjob": "maxwall",
-    }  # fmt: skip
+        "maxtresperuser": "maxtrespu",
+        "maxjobsperuser": "maxjobspu",
+        "maxsubmitjobsperuser": "maxsubmitpu",
+        "maxsubmitperuser": "maxsubmitpu",
+        "maxtresperjob": "maxtres",
+        "maxtresperaccount": "maxtrespa",
+        "maxjobsperaccount": "maxjobspa",
+        "maxsubmitjobsperaccount": "maxsubmitpa",
+        "mintresperjob": "mintres",
+        "grpsubmitjobs": "grpsubmit",
+        "maxwalldurationperjob": "maxwall",
+    }
     return row | {alias: row[name] for alias, name in same.items()}
 
 
 QOS_HEADS = {
-    "name": "Name", "priority": "Priority", "gracetime": "GraceTime", "preempt": "Preempt",
-    "preemptexempttime": "PreemptExemptTime", "preemptmode": "PreemptMode", "flags": "Flags",
-    "usagethres": "UsageThres", "usagefactor": "UsageFactor", "grptres": "GrpTRES", "grptresmins": "GrpTRESMins",
-    "grptresrunmins": "GrpTRESRunMins", "grpjobs": "GrpJobs", "grpsubmit": "GrpSubmit", "grpsubmitjobs": "GrpSubmit",
-    "grpwall": "GrpWall", "maxtres": "MaxTRES", "maxtresperjob": "MaxTRES", "maxtrespernode": "MaxTRESPerNode",
-    "maxtresmins": "MaxTRESMins", "maxwall": "MaxWall", "maxwalldurationperjob": "MaxWall", "maxtrespu": "MaxTRESPU",
-    "maxtresperuser": "MaxTRESPU", "maxjobspu": "MaxJobsPU", "maxjobsperuser": "MaxJobsPU",
-    "maxsubmitpu": "MaxSubmitPU", "maxsubmitperuser": "MaxSubmitPU", "maxsubmitjobsperuser": "MaxSubmitPU",
-    "maxtrespa": "MaxTRESPA", "maxtresperaccount": "MaxTRESPA", "maxjobspa": "MaxJobsPA",
-    "maxjobsperaccount": "MaxJobsPA", "maxsubmitpa": "MaxSubmitPA", "maxsubmitjobsperaccount": "MaxSubmitPA",
-    "mintres": "MinTRES", "mintresperjob": "MinTRES",
-}  # fmt: skip
+    "name": "Name",
+    "priority": "Priority",
+    "gracetime": "GraceTime",
+    "preempt": "Preempt",
+    "preemptexempttime": "PreemptExemptTime",
+    "preemptmode": "PreemptMode",
+    "flags": "Flags",
+    "usagethres": "UsageThres",
+    "usagefactor": "UsageFactor",
+    "grptres": "GrpTRES",
+    "grptresmins": "GrpTRESMins",
+    "grptresrunmins": "GrpTRESRunMins",
+    "grpjobs": "GrpJobs",
+    "grpsubmit": "GrpSubmit",
+    "grpsubmitjobs": "GrpSubmit",
+    "grpwall": "GrpWall",
+    "maxtres": "MaxTRES",
+    "maxtresperjob": "MaxTRES",
+    "maxtrespernode": "MaxTRESPerNode",
+    "maxtresmins": "MaxTRESMins",
+    "maxwall": "MaxWall",
+    "maxwalldurationperjob": "MaxWall",
+    "maxtrespu": "MaxTRESPU",
+    "maxtresperuser": "MaxTRESPU",
+    "maxjobspu": "MaxJobsPU",
+    "maxjobsperuser": "MaxJobsPU",
+    "maxsubmitpu": "MaxSubmitPU",
+    "maxsubmitperuser": "MaxSubmitPU",
+    "maxsubmitjobsperuser": "MaxSubmitPU",
+    "maxtrespa": "MaxTRESPA",
+    "maxtresperaccount": "MaxTRESPA",
+    "maxjobspa": "MaxJobsPA",
+    "maxjobsperaccount": "MaxJobsPA",
+    "maxsubmitpa": "MaxSubmitPA",
+    "maxsubmitjobsperaccount": "MaxSubmitPA",
+    "mintres": "MinTRES",
+    "mintresperjob": "MinTRES",
+}
 QOS_USUAL = (
     "name,priority,gracetime,preempt,preemptexempttime,preemptmode,flags,usagethres,usagefactor,grptres,"
     "grptresmins,grptresrunmins,grpjobs,grpsubmit,grpwall,maxtres,maxtrespernode,maxtresmins,maxwall,maxtrespu,"
     "maxjobspu,maxsubmitpu,maxtrespa,maxjobspa,maxsubmitpa,mintres"
 )
-CLUSTER_HEADS = {"cluster": "Cluster", "controlhost": "ControlHost", "controlport": "ControlPort", "rpc": "RPC", "qos": "QOS"}
+CLUSTER_HEADS = {
+    "cluster": "Cluster",
+    "controlhost": "ControlHost",
+    "controlport": "ControlPort",
+    "rpc": "RPC",
+    "qos": "QOS",
+}
 
 
 def run(call: Call) -> int:
@@ -110,7 +208,11 @@ def run(call: Call) -> int:
         return 0
     verb, entity, *words = [*given.rest, "", ""]
     if verb not in {"show", "list"}:
-        raise Refused(f"sacctmgr: error: No command: {verb}" if not verb else f"sacctmgr: error: {verb}: Access/permission denied")
+        raise Refused(
+            f"sacctmgr: error: No command: {verb}"
+            if not verb
+            else f"sacctmgr: error: {verb}: Access/permission denied"
+        )
     words = [word for word in words if word]
     if entity.startswith("assoc"):
         rows: list[Row] = [assoc_row(cluster, one) for one in cluster.assocs]
@@ -118,11 +220,18 @@ def run(call: Call) -> int:
     elif entity == "qos":
         rows, heads, usual = [qos_row(one) for one in cluster.qos.values()], QOS_HEADS, QOS_USUAL
     elif entity.startswith("user"):
-        rows, heads, usual = _users(cluster), {**ASSOC_HEADS, "defaultaccount": "Def Acct", "adminlevel": "Admin"}, "user,defaultaccount,adminlevel"
+        rows, heads, usual = (
+            _users(cluster),
+            {**ASSOC_HEADS, "defaultaccount": "Def Acct", "adminlevel": "Admin"},
+            "user,defaultaccount,adminlevel",
+        )
     elif entity.startswith("cluster"):
         rows, heads, usual = [_cluster(cluster)], CLUSTER_HEADS, "cluster,controlhost,controlport,rpc,qos"
     else:
-        raise Refused(f"No valid entity in list command\nInput line must include \"Account\", \"Association\", \"Cluster\", \"QOS\" or \"User\": {entity}")
+        raise Refused(
+            "No valid entity in list command\n"
+            f'Input line must include "Association", "Cluster", "QOS" or "User": {entity}'
+        )
     _print(call, given, _filtered(rows, words, heads), _fields(words, heads, usual), heads)
     return 0
 
@@ -139,13 +248,21 @@ def _users(cluster: Cluster) -> list[Row]:
 
 
 def _cluster(cluster: Cluster) -> Row:
-    return {"cluster": cluster.name, "controlhost": "127.0.0.1", "controlport": "6817", "rpc": "9728", "qos": "normal"}
+    return {
+        "cluster": cluster.name,
+        "controlhost": "127.0.0.1",
+        "controlport": "6817",
+        "rpc": "9728",
+        "qos": "normal",
+    }
 
 
 def _filtered(rows: list[Row], words: list[str], heads: Mapping[str, str]) -> list[Row]:
     for word in words:
         name, equals, value = word.partition("=")
-        name = {"users": "user", "accounts": "account", "names": "name", "clusters": "cluster"}.get(name.lower(), name.lower())
+        name = {"users": "user", "accounts": "account", "names": "name", "clusters": "cluster"}.get(
+            name.lower(), name.lower()
+        )
         if name in {"where", "format"} or (name.startswith("with") and not equals) or name == "tree":
             continue
         if not equals or name not in heads:
@@ -182,8 +299,26 @@ def _print(call: Call, given: Options, rows: list[Row], fields: list[str], heads
         call.say("".join(f"{cell:>10} " for cell in cells))
 
 
-SPRIO_LONGS = {"long": NONE, "noheader": NONE, "jobs": NEEDS, "user": NEEDS, "format": NEEDS, "partition": NEEDS, "weights": NONE, "version": NONE}
-SPRIO_SHORTS = {"l": "long", "h": "noheader", "j": "jobs", "u": "user", "o": "format", "p": "partition", "w": "weights", "V": "version"}
+SPRIO_LONGS = {
+    "long": NONE,
+    "noheader": NONE,
+    "jobs": NEEDS,
+    "user": NEEDS,
+    "format": NEEDS,
+    "partition": NEEDS,
+    "weights": NONE,
+    "version": NONE,
+}
+SPRIO_SHORTS = {
+    "l": "long",
+    "h": "noheader",
+    "j": "jobs",
+    "u": "user",
+    "o": "format",
+    "p": "partition",
+    "w": "weights",
+    "V": "version",
+}
 
 
 def sprio(call: Call) -> int:
@@ -198,16 +333,28 @@ def sprio(call: Call) -> int:
     if given.has("weights"):
         raise Refused("sprio: error: weights are not shown by this cluster")
     values: dict[str, tuple[str, Callable[[Job], str]]] = {
-        "i": ("JOBID", lambda j: str(j.id)), "r": ("PARTITION", lambda j: j.partitions[0]), "u": ("USER", lambda j: j.user),
-        "Y": ("PRIORITY", lambda j: str(priority(cluster, j, now))), "S": ("SITE", lambda _: "0"),
+        "i": ("JOBID", lambda j: str(j.id)),
+        "r": ("PARTITION", lambda j: j.partitions[0]),
+        "u": ("USER", lambda j: j.user),
+        "Y": ("PRIORITY", lambda j: str(priority(cluster, j, now))),
+        "S": ("SITE", lambda _: "0"),
         "A": ("AGE", lambda j: str(priority(cluster, j, now) - max(1, j.base_priority - j.nice))),
-        "B": ("ASSOC", lambda _: "0"), "F": ("FAIRSHARE", lambda j: str(max(0, j.base_priority - 1000 - _qos(cluster, j)))),
-        "J": ("JOBSIZE", lambda _: "0"), "P": ("PARTITION", lambda _: "1000"), "Q": ("QOS", lambda j: str(_qos(cluster, j))),
-        "N": ("NICE", lambda j: str(j.nice)), "T": ("TRES", lambda _: ""),
-    }  # fmt: skip
+        "B": ("ASSOC", lambda _: "0"),
+        "F": ("FAIRSHARE", lambda j: str(max(0, j.base_priority - 1000 - _qos(cluster, j)))),
+        "J": ("JOBSIZE", lambda _: "0"),
+        "P": ("PARTITION", lambda _: "1000"),
+        "Q": ("QOS", lambda j: str(_qos(cluster, j))),
+        "N": ("NICE", lambda j: str(j.nice)),
+        "T": ("TRES", lambda _: ""),
+    }
     usual = "%.15i %9r %.8u %.10Y %.10S %.10A %.10B %.10F %.10J %.10P %.10Q %.11N %.20T"
     try:
-        columns = short_columns(given.get("format", usual if given.has("long") else "%.15i %9r %.10Y %.10S %.10A %.10F %.10P %.10Q"), values)
+        columns = short_columns(
+            given.get(
+                "format", usual if given.has("long") else "%.15i %9r %.10Y %.10S %.10A %.10F %.10P %.10Q"
+            ),
+            values,
+        )
     except BadFormat as bad:
         raise Refused(f"sprio: error: Invalid job format specification: {bad}") from None
     jobs = [

@@ -18,26 +18,28 @@ from providers.sandbox.slurm.text import clock, host_list
 
 LONGS = {
     "account": NEEDS, "acctg-freq": NEEDS, "array": NEEDS, "batch": NEEDS, "begin": NEEDS, "chdir": NEEDS,
-    "comment": NEEDS, "constraint": NEEDS, "contiguous": NONE, "cpus-per-gpu": NEEDS, "cpus-per-task": NEEDS,
-    "deadline": NEEDS, "dependency": NEEDS, "distribution": NEEDS, "error": NEEDS, "exclude": NEEDS,
-    "exclusive": MAY, "export": NEEDS, "get-user-env": MAY, "gpu-bind": NEEDS, "gpus": NEEDS,
+    "comment": NEEDS, "constraint": NEEDS, "contiguous": NONE, "cpus-per-gpu": NEEDS, "cpus-per-task":
+    NEEDS, "deadline": NEEDS, "dependency": NEEDS, "distribution": NEEDS, "error": NEEDS, "exclude":
+    NEEDS, "exclusive": MAY, "export": NEEDS, "get-user-env": MAY, "gpu-bind": NEEDS, "gpus": NEEDS,
     "gpus-per-node": NEEDS, "gpus-per-task": NEEDS, "gres": NEEDS, "gres-flags": NEEDS, "hint": NEEDS,
     "hold": NONE, "ignore-pbs": NONE, "input": NEEDS, "job-name": NEEDS, "kill-on-invalid-dep": NEEDS,
     "licenses": NEEDS, "mail-type": NEEDS, "mail-user": NEEDS, "mem": NEEDS, "mem-bind": NEEDS,
-    "mem-per-cpu": NEEDS, "mem-per-gpu": NEEDS, "mincpus": NEEDS, "network": NEEDS, "nice": MAY, "no-kill": MAY,
-    "no-requeue": NONE, "nodelist": NEEDS, "nodes": NEEDS, "ntasks": NEEDS, "ntasks-per-core": NEEDS,
-    "ntasks-per-gpu": NEEDS, "ntasks-per-node": NEEDS, "ntasks-per-socket": NEEDS, "open-mode": NEEDS,
-    "output": NEEDS, "overcommit": NONE, "parsable": NONE, "partition": NEEDS, "priority": NEEDS,
-    "propagate": MAY, "qos": NEEDS, "quiet": NONE, "requeue": NONE, "reservation": NEEDS, "signal": NEEDS,
-    "test-only": NONE, "threads-per-core": NEEDS, "time": NEEDS, "time-min": NEEDS, "tmp": NEEDS,
-    "uid": NEEDS, "verbose": NONE, "version": NONE, "wait-all-nodes": NEEDS, "wckey": NEEDS, "wrap": NEEDS,
+    "mem-per-cpu": NEEDS, "mem-per-gpu": NEEDS, "mincpus": NEEDS, "network": NEEDS, "nice": MAY,
+    "no-kill": MAY, "no-requeue": NONE, "nodelist": NEEDS, "nodes": NEEDS, "ntasks": NEEDS,
+    "ntasks-per-core": NEEDS, "ntasks-per-gpu": NEEDS, "ntasks-per-node": NEEDS, "ntasks-per-socket":
+    NEEDS, "open-mode": NEEDS, "output": NEEDS, "overcommit": NONE, "parsable": NONE, "partition": NEEDS,
+    "priority": NEEDS, "propagate": MAY, "qos": NEEDS, "quiet": NONE, "requeue": NONE, "reservation":
+    NEEDS, "signal": NEEDS, "test-only": NONE, "threads-per-core": NEEDS, "time": NEEDS, "time-min":
+    NEEDS, "tmp": NEEDS, "uid": NEEDS, "verbose": NONE, "version": NONE, "wait-all-nodes": NEEDS, "wckey":
+    NEEDS, "wrap": NEEDS,
 }  # fmt: skip
-"""Options that are read; those without meaning on an emulated node (bindings, mail) are accepted as they are."""
+"""Options that are read; those that mean nothing on an emulated node (bindings, mail) are accepted."""
 SHORTS = {
     "A": "account", "a": "array", "b": "begin", "D": "chdir", "C": "constraint", "c": "cpus-per-task",
-    "d": "dependency", "m": "distribution", "e": "error", "x": "exclude", "G": "gpus", "H": "hold", "i": "input",
-    "J": "job-name", "k": "no-kill", "L": "licenses", "w": "nodelist", "N": "nodes", "n": "ntasks", "o": "output",
-    "O": "overcommit", "p": "partition", "q": "qos", "Q": "quiet", "t": "time", "v": "verbose", "V": "version",
+    "d": "dependency", "m": "distribution", "e": "error", "x": "exclude", "G": "gpus", "H": "hold", "i":
+    "input", "J": "job-name", "k": "no-kill", "L": "licenses", "w": "nodelist", "N": "nodes", "n":
+    "ntasks", "o": "output", "O": "overcommit", "p": "partition", "q": "qos", "Q": "quiet", "t": "time",
+    "v": "verbose", "V": "version",
 }  # fmt: skip
 NOT_EMULATED = {
     "licenses": "Invalid license specification",
@@ -56,12 +58,12 @@ def run(call: Call) -> int:
         call.say(f"slurm-wlm {call.store.read(call.now).version}")
         return 0
     script, arguments = _script(call, command)
-    given = _merged(call, command, script)
+    given = _merged(command, script)
     for name, words in NOT_EMULATED.items():
         if given.has(name):
             raise Refused(f"sbatch: error: Batch job submission failed: {words}")
     user = given.get("uid") or call.user
-    if user != call.user and call.user != "root":
+    if call.user not in {user, "root"}:
         raise Refused("sbatch: error: --uid: Access/permission denied")
     if given.has("test-only"):
         return _test_only(call, given, user)
@@ -113,7 +115,7 @@ def _script(call: Call, given: Options) -> tuple[str, list[str]]:
     return text, given.rest[1:]
 
 
-def _merged(call: Call, command: Options, script: str) -> Options:
+def _merged(command: Options, script: str) -> Options:
     """Return the script's #SBATCH options overridden by those of the command line."""
     words: list[str] = []
     for line in script.splitlines()[1:]:
@@ -129,7 +131,9 @@ def _merged(call: Call, command: Options, script: str) -> Options:
             break
     merged = options("sbatch", words, LONGS, SHORTS)
     if merged.rest:
-        raise Refused(f"sbatch: error: Invalid directive found in batch script: {merged.rest[0]}\n{hint('sbatch')}")
+        raise Refused(
+            f"sbatch: error: Invalid directive found in batch script: {merged.rest[0]}\n{hint('sbatch')}"
+        )
     merged.values.update(command.values)
     if command.rest:
         merged.values.setdefault("job-name", os.path.basename(command.rest[0]))
@@ -152,7 +156,11 @@ def _store_script(call: Call, spool: str, script: str, arguments: list[str], giv
 
 def _exported(call: Call, export: str) -> dict[str, str]:
     """Return the environment that `--export` lets through."""
-    always = {name: call.env[name] for name in ("PATH", "HOME", "USER", "FACET_SANDBOX", "FACET_SANDBOX_USER") if name in call.env}
+    always = {
+        name: call.env[name]
+        for name in ("PATH", "HOME", "USER", "FACET_SANDBOX", "FACET_SANDBOX_USER")
+        if name in call.env
+    }
     if export.upper() in {"NONE", "NIL"}:
         return always
     words = export.split(",")

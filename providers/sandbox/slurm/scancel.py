@@ -45,7 +45,14 @@ def run(call: Call) -> int:
                 )
                 code = NOT_YOURS
                 continue
-            if given.has("signal") and given.get("signal").upper() not in {"KILL", "SIGKILL", "9", "TERM", "SIGTERM", "15"}:
+            if given.has("signal") and given.get("signal").upper() not in {
+                "KILL",
+                "SIGKILL",
+                "9",
+                "TERM",
+                "SIGTERM",
+                "15",
+            }:
                 _signal(call, job, given)
             else:
                 hit.append(job)
@@ -82,7 +89,15 @@ def _chosen(cluster: Cluster, given: Options, call: Call) -> list[tuple[Job, lis
     if not given.rest:
         chosen = {job.key: (job, []) for job in jobs}
     for word in given.rest:
-        if not word.replace("_", "").replace("[", "").replace("]", "").replace(",", "").replace("-", "").replace("+", "").isdigit():
+        if (
+            not word.replace("_", "")
+            .replace("[", "")
+            .replace("]", "")
+            .replace(",", "")
+            .replace("-", "")
+            .replace("+", "")
+            .isdigit()
+        ):
             raise Refused(f"scancel: error: Invalid job id {word}")
         array, _, rest = word.partition("_")
         try:
@@ -123,11 +138,9 @@ def _signal(call: Call, job: Job, given: Options) -> None:
     except ValueError:
         raise Refused(f"scancel: error: Unknown job signal: {given.get('signal')}") from None
     if job.state != "RUNNING":
-        call.complain(
-            f"scancel: error: Kill job error on job id {job.shown_id}: Job/step already completing or completed"
-            if job.state != "PENDING"
-            else f"scancel: error: Kill job error on job id {job.shown_id}: Job is pending execution"
-        )
+        over = "Job/step already completing or completed"
+        why = "Job is pending execution" if job.state == "PENDING" else over
+        call.complain(f"scancel: error: Kill job error on job id {job.shown_id}: {why}")
         return
     child = read_mark(os.path.join(run_directory(call.store.directory, job), "child"))
     pid = int(str(child.get("pid", 0)))

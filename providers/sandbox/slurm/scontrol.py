@@ -16,7 +16,15 @@ from providers.sandbox.slurm.nodestate import views
 from providers.sandbox.slurm.squeue import matches
 from providers.sandbox.slurm.text import BadText, hosts, read_moment, read_span
 
-LONGS = {"all": NONE, "details": NONE, "oneliner": NONE, "quiet": NONE, "verbose": NONE, "future": NONE, "version": NONE}
+LONGS = {
+    "all": NONE,
+    "details": NONE,
+    "oneliner": NONE,
+    "quiet": NONE,
+    "verbose": NONE,
+    "future": NONE,
+    "version": NONE,
+}
 SHORTS = {
     "a": "all",
     "d": "details",
@@ -59,31 +67,18 @@ def run(call: Call) -> int:
 
 
 def _show(call: Call, words: list[str], separator: str, *, detail: bool, hidden: bool) -> int:
-    entity, name = (words + ["", ""])[0].lower(), (words + ["", ""])[1]
+    entity, name = ([*words, "", ""])[0].lower(), ([*words, "", ""])[1]
+    hidden = hidden or call.user == "root"
     if entity in {"node", "nodes"}:
-        return _show_nodes(call, name, separator, detail=detail)
-    cluster, now = call.store.read(call.now), int(call.now)
-    if entity in {"partition", "partitions"}:
-        parts = [p for p in cluster.partitions.values() if p.name == name or (not name and (hidden or call.user == "root" or not p.hidden))]
-        if name and not parts:
-            raise Refused(f"Partition {name} not found")
-        _records(call, [show.partition_lines(cluster, part) for part in parts], separator)
+        _show_nodes(call, name, separator, detail=detail)
+    elif entity in {"partition", "partitions"}:
+        _show_partitions(call, name, separator, hidden=hidden)
     elif entity.startswith("res"):
-        chosen = [r for r in cluster.reservations if not name or r.name == name]
-        if name and not chosen:
-            raise Refused(f"Reservation {name} not found")
-        if not chosen:
-            call.say("No reservations in the system")
-        _records(call, [show.reservation_lines(cluster, one, now) for one in chosen], separator)
+        _show_reservations(call, name, separator)
     elif entity in {"job", "jobs"}:
-        jobs = [job for job in cluster.jobs if not name or matches(job, [name])]
-        if name and not jobs:
-            raise Refused("slurm_load_jobs error: Invalid job id specified")
-        if not jobs:
-            call.say("No jobs in the system")
-        _records(call, [show.job_lines(cluster, job, now) for job in jobs], separator)
+        _show_jobs(call, name, separator)
     elif entity == "config":
-        for line in show.config_lines(cluster, now):
+        for line in show.config_lines(call.store.read(call.now), int(call.now)):
             call.say(line)
     elif entity in {"hostname", "hostnames"}:
         for host in _hosts(name or call.env.get("SLURM_JOB_NODELIST", "")):
@@ -93,7 +88,36 @@ def _show(call: Call, words: list[str], separator: str, *, detail: bool, hidden:
     return 0
 
 
-def _show_nodes(call: Call, name: str, separator: str, *, detail: bool) -> int:
+def _show_partitions(call: Call, name: str, separator: str, *, hidden: bool) -> None:
+    cluster = call.store.read(call.now)
+    every = cluster.partitions.values()
+    parts = [p for p in every if p.name == name or (not name and (hidden or not p.hidden))]
+    if name and not parts:
+        raise Refused(f"Partition {name} not found")
+    _records(call, [show.partition_lines(cluster, part) for part in parts], separator)
+
+
+def _show_reservations(call: Call, name: str, separator: str) -> None:
+    cluster = call.store.read(call.now)
+    chosen = [r for r in cluster.reservations if not name or r.name == name]
+    if name and not chosen:
+        raise Refused(f"Reservation {name} not found")
+    if not chosen:
+        call.say("No reservations in the system")
+    _records(call, [show.reservation_lines(cluster, one, int(call.now)) for one in chosen], separator)
+
+
+def _show_jobs(call: Call, name: str, separator: str) -> None:
+    cluster = call.store.read(call.now)
+    jobs = [job for job in cluster.jobs if not name or matches(job, [name])]
+    if name and not jobs:
+        raise Refused("slurm_load_jobs error: Invalid job id specified")
+    if not jobs:
+        call.say("No jobs in the system")
+    _records(call, [show.job_lines(cluster, job, int(call.now)) for job in jobs], separator)
+
+
+def _show_nodes(call: Call, name: str, separator: str, *, detail: bool) -> None:
     cluster = call.store.read(call.now)
     seen = views(cluster, int(call.now))
     wanted = _hosts(name) if name else list(seen)
@@ -101,7 +125,6 @@ def _show_nodes(call: Call, name: str, separator: str, *, detail: bool) -> int:
     if missing:
         raise Refused(f"Node {missing[0]} not found")
     _records(call, [show.node_lines(cluster, seen[host], detail=detail) for host in wanted], separator)
-    return 0
 
 
 def _records(call: Call, records: list[list[str]], separator: str) -> None:
@@ -198,7 +221,10 @@ def _update(call: Call, words: list[str]) -> int:
         elif "partitionname" in pairs:
             _update_partition(call, cluster, pairs)
         else:
-            raise Refused("No valid entity in update command\nInput line must include \"NodeName\", \"JobId\" or \"PartitionName\"")
+            raise Refused(
+                "No valid entity in update command\n"
+                'Input line must include "NodeName", "JobId" or "PartitionName"'
+            )
     tick_if_due(call.store, call.now, force=True)
     return 0
 
@@ -206,11 +232,7 @@ def _update(call: Call, words: list[str]) -> int:
 def _update_job(call: Call, cluster: Cluster, job: Job, pairs: dict[str, str]) -> None:
     for name, value in pairs.items():
         if name == "timelimit":
-            limit = read_span(value.lstrip("+"))
-            limit = job.limit + limit if value.startswith("+") else limit
-            if call.user != "root" and (limit == 0 or limit > job.limit > 0):
-                raise Refused(f"{DENIED} for job {job.id}")
-            job.limit = limit
+            _update_limit(call, job, value)
         elif name in {"name", "jobname"}:
             job.name = value
         elif name == "comment":
@@ -218,8 +240,7 @@ def _update_job(call: Call, cluster: Cluster, job: Job, pairs: dict[str, str]) -
         elif name == "nice":
             job.nice = int(value or 100)
         elif name == "partition":
-            unknown = [each for each in value.split(",") if each not in cluster.partitions]
-            if unknown:
+            if not set(value.split(",")) <= cluster.partitions.keys():
                 raise Refused(f"Invalid partition name specified for job {job.id}")
             job.partitions, job.partition = value.split(","), value.split(",")[0]
         elif name in {"starttime", "begin"}:
@@ -229,6 +250,15 @@ def _update_job(call: Call, cluster: Cluster, job: Job, pairs: dict[str, str]) -
         else:
             raise Refused(f"Invalid input: {name}={value}  Request aborted")
     cluster.touch(job)
+
+
+def _update_limit(call: Call, job: Job, value: str) -> None:
+    """Set a time limit, or add to it with `+`; only root may lengthen it."""
+    limit = read_span(value.lstrip("+"))
+    limit = job.limit + limit if value.startswith("+") else limit
+    if call.user != "root" and (limit == 0 or limit > job.limit > 0):
+        raise Refused(f"{DENIED} for job {job.id}")
+    job.limit = limit
 
 
 def _update_nodes(call: Call, cluster: Cluster, pairs: dict[str, str]) -> None:

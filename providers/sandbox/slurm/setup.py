@@ -1,7 +1,7 @@
 """Make an emulated cluster in a directory, and say which environment addresses it.
 
-    create(directory, DELTA, seed=7)
-    subprocess.run(["sinfo"], env=env(directory, user="alice"))
+create(directory, DELTA, seed=7)
+subprocess.run(["sinfo"], env=env(directory, user="alice"))
 """
 
 import os
@@ -20,7 +20,18 @@ from providers.sandbox.slurm.store import Store
 
 __all__ = ["ANVIL", "DELTA", "DELTAAI", "PROGRAMS", "VISTA", "ClusterSpec", "create", "env", "install"]
 
-PROGRAMS = ("sinfo", "squeue", "sbatch", "sacct", "scancel", "scontrol", "sacctmgr", "sprio", "sshare", "srun")
+PROGRAMS = (
+    "sinfo",
+    "squeue",
+    "sbatch",
+    "sacct",
+    "scancel",
+    "scontrol",
+    "sacctmgr",
+    "sprio",
+    "sshare",
+    "srun",
+)
 _WHO = """#!/bin/sh
 # The remote user is a part played by the local one.
 if [ "$*" = "-un" ] && [ -n "$FACET_SANDBOX_USER" ]; then
@@ -90,7 +101,9 @@ def install(directory: Path | str) -> None:
     (place / "id").chmod(0o755)
 
 
-def env(directory: Path | str, *, user: str | None = None, base: Mapping[str, str] | None = None) -> dict[str, str]:
+def env(
+    directory: Path | str, *, user: str | None = None, base: Mapping[str, str] | None = None
+) -> dict[str, str]:
     """Return the variables under which `sbatch` and the others speak for this cluster.
 
     Args:

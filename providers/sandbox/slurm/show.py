@@ -170,5 +170,7 @@ def config_lines(cluster: Cluster, now: int) -> list[str]:
     host = cluster.config.get("SlurmctldHost[0]", "ctl").split("(")[0]
     values = dict(cluster.config) | {"NEXT_JOB_ID": str(cluster.next_id), "BOOT_TIME": clock(cluster.boot)}
     lines = [f"Configuration data as of {clock(now)}"]
-    lines += [f"{name:<23} = {value}" for name, value in sorted(values.items(), key=lambda item: item[0].lower())]
+    lines += [
+        f"{name:<23} = {value}" for name, value in sorted(values.items(), key=lambda item: item[0].lower())
+    ]
     return [*lines, "", f"Slurmctld(primary) at {host} is UP"]

@@ -53,62 +53,128 @@ class Row:
 Reader = Callable[[Row], str]
 
 
+def first(read: Callable[[NodeView], str]) -> Reader:
+    """Return what the group's first node shows."""
+    return lambda row: read(row.nodes[0]) if row.nodes else "n/a"
+
+
+def least(read: Callable[[NodeView], int]) -> Reader:
+    """Return the least number of the group, with a plus when they differ."""
+
+    def shown(row: Row) -> str:
+        values = sorted({read(view) for view in row.nodes})
+        return "0" if not values else f"{values[0]}+" if len(values) > 1 else str(values[0])
+
+    return shown
+
+
+def spread(read: Callable[[NodeView], str]) -> Reader:
+    """Return the least and greatest number of the group."""
+
+    def shown(row: Row) -> str:
+        values = sorted({read(view) for view in row.nodes}, key=float)
+        return "0" if not values else f"{values[0]}-{values[-1]}" if len(values) > 1 else values[0]
+
+    return shown
+
+
 def readers(version: str) -> dict[str, tuple[str, Reader]]:
     """Return heading and reader of every `-o` code."""
+    return {**_codes_to_l(), **_codes_from_m(version)}
 
-    def first(read: Callable[[NodeView], str]) -> Reader:
-        return lambda row: read(row.nodes[0]) if row.nodes else "n/a"
 
-    def least(read: Callable[[NodeView], int]) -> Reader:
-        def shown(row: Row) -> str:
-            values = sorted({read(view) for view in row.nodes})
-            return "0" if not values else f"{values[0]}+" if len(values) > 1 else str(values[0])
-
-        return shown
-
-    def spread(read: Callable[[NodeView], str]) -> Reader:
-        def shown(row: Row) -> str:
-            values = sorted({read(view) for view in row.nodes}, key=float)
-            return "0" if not values else f"{values[0]}-{values[-1]}" if len(values) > 1 else values[0]
-
-        return shown
-
+def _codes_to_l() -> dict[str, tuple[str, Reader]]:
     return {
-        "a": ("AVAIL", lambda r: available(r.part)), "A": ("NODES(A/I)", lambda r: "/".join(map(str, node_counts(r)[:2]))),
+        "a": ("AVAIL", lambda r: available(r.part)),
+        "A": ("NODES(A/I)", lambda r: "/".join(map(str, node_counts(r)[:2]))),
         "b": ("ACTIVE_FEATURES", first(lambda v: ",".join(v.node.features) or "(null)")),
-        "B": ("MAX_CPUS_PER_NODE", lambda _: "UNLIMITED"), "c": ("CPUS", least(lambda v: v.node.cpus)),
-        "C": ("CPUS(A/I/O/T)", lambda r: "/".join(map(str, cpu_counts(r)))), "d": ("TMP_DISK", lambda _: "0"),
-        "D": ("NODES", lambda r: str(len(r.nodes))), "e": ("FREE_MEM", spread(lambda v: str(v.free_mem))),
+        "B": ("MAX_CPUS_PER_NODE", lambda _: "UNLIMITED"),
+        "c": ("CPUS", least(lambda v: v.node.cpus)),
+        "C": ("CPUS(A/I/O/T)", lambda r: "/".join(map(str, cpu_counts(r)))),
+        "d": ("TMP_DISK", lambda _: "0"),
+        "D": ("NODES", lambda r: str(len(r.nodes))),
+        "e": ("FREE_MEM", spread(lambda v: str(v.free_mem))),
         "E": ("REASON", first(lambda v: v.node.reason or "none")),
         "f": ("AVAIL_FEATURES", first(lambda v: ",".join(v.node.features) or "(null)")),
         "F": ("NODES(A/I/O/T)", lambda r: "/".join(map(str, node_counts(r)))),
-        "g": ("GROUPS", lambda r: ",".join(r.part.allow_groups) or "all"), "G": ("GRES", first(lambda v: tres.gres(v.node))),
+        "g": ("GROUPS", lambda r: ",".join(r.part.allow_groups) or "all"),
+        "G": ("GRES", first(lambda v: tres.gres(v.node))),
         "h": ("OVERSUBSCRIBE", lambda r: "EXCLUSIVE" if r.part.exclusive else "NO"),
         "H": ("TIMESTAMP", first(lambda v: clock(v.node.reason_at, "Unknown"))),
-        "I": ("PRIO_JOB_FACTOR", lambda _: "1"), "l": ("TIMELIMIT", lambda r: span(r.part.max_time) if r.part.max_time else "infinite"),
+        "I": ("PRIO_JOB_FACTOR", lambda _: "1"),
+        "l": ("TIMELIMIT", lambda r: span(r.part.max_time) if r.part.max_time else "infinite"),
         "L": ("DEFAULTTIME", lambda r: span(r.part.default_time) if r.part.default_time else "n/a"),
-        "m": ("MEMORY", least(lambda v: v.node.mem)), "M": ("PREEMPT_MODE", lambda r: r.part.preempt),
-        "n": ("HOSTNAMES", lambda r: host_list(r.names)), "N": ("NODELIST", lambda r: host_list(r.names)),
-        "o": ("NODE_ADDR", first(lambda v: v.node.addr or v.node.name)), "O": ("CPU_LOAD", spread(lambda v: v.load)),
-        "p": ("PRIO_TIER", lambda r: str(r.part.tier)), "P": ("PARTITION", lambda r: r.part.name + "*" * r.part.default),
-        "r": ("ROOT", lambda _: "no"), "R": ("PARTITION", lambda r: r.part.name), "s": ("JOB_SIZE", job_size),
-        "S": ("ALLOCNODES", lambda _: "all"), "t": ("STATE", first(lambda v: v.short)), "T": ("STATE", first(lambda v: v.long)),
+    }
+
+
+def _codes_from_m(version: str) -> dict[str, tuple[str, Reader]]:
+    return {
+        "m": ("MEMORY", least(lambda v: v.node.mem)),
+        "M": ("PREEMPT_MODE", lambda r: r.part.preempt),
+        "n": ("HOSTNAMES", lambda r: host_list(r.names)),
+        "N": ("NODELIST", lambda r: host_list(r.names)),
+        "o": ("NODE_ADDR", first(lambda v: v.node.addr or v.node.name)),
+        "O": ("CPU_LOAD", spread(lambda v: v.load)),
+        "p": ("PRIO_TIER", lambda r: str(r.part.tier)),
+        "P": ("PARTITION", lambda r: r.part.name + "*" * r.part.default),
+        "r": ("ROOT", lambda _: "no"),
+        "R": ("PARTITION", lambda r: r.part.name),
+        "s": ("JOB_SIZE", job_size),
+        "S": ("ALLOCNODES", lambda _: "all"),
+        "t": ("STATE", first(lambda v: v.short)),
+        "T": ("STATE", first(lambda v: v.long)),
         "u": ("USER", first(lambda v: v.node.reason_user if v.node.reason_at else "Unknown")),
-        "v": ("VERSION", lambda _: version), "w": ("WEIGHT", lambda _: "1"), "X": ("SOCKETS", least(lambda v: v.node.sockets)),
-        "Y": ("CORES", least(lambda v: v.node.cores)), "Z": ("THREADS", lambda _: "1"),
+        "v": ("VERSION", lambda _: version),
+        "w": ("WEIGHT", lambda _: "1"),
+        "X": ("SOCKETS", least(lambda v: v.node.sockets)),
+        "Y": ("CORES", least(lambda v: v.node.cores)),
+        "Z": ("THREADS", lambda _: "1"),
         "z": ("S:C:T", first(lambda v: f"{v.node.sockets}:{v.node.cores}:1")),
-    }  # fmt: skip
+    }
 
 
 LONG_NAMES = {
-    "available": "a", "nodeai": "A", "features_act": "b", "maxcpuspernode": "B", "cpus": "c", "cpusstate": "C",
-    "disk": "d", "nodes": "D", "freemem": "e", "reason": "E", "features": "f", "nodeaiot": "F", "groups": "g",
-    "gres": "G", "oversubscribe": "h", "timestamp": "H", "priorityjobfactor": "I", "time": "l", "defaulttime": "L",
-    "memory": "m", "preemptmode": "M", "nodehost": "n", "nodelist": "N", "nodeaddr": "o", "cpusload": "O",
-    "prioritytier": "p", "partition": "P", "root": "r", "partitionname": "R", "size": "s", "allocnodes": "S",
-    "statecompact": "t", "statelong": "T", "user": "u", "version": "v", "weight": "w", "sockets": "X",
-    "cores": "Y", "threads": "Z", "socketcorethread": "z",
-}  # fmt: skip
+    "available": "a",
+    "nodeai": "A",
+    "features_act": "b",
+    "maxcpuspernode": "B",
+    "cpus": "c",
+    "cpusstate": "C",
+    "disk": "d",
+    "nodes": "D",
+    "freemem": "e",
+    "reason": "E",
+    "features": "f",
+    "nodeaiot": "F",
+    "groups": "g",
+    "gres": "G",
+    "oversubscribe": "h",
+    "timestamp": "H",
+    "priorityjobfactor": "I",
+    "time": "l",
+    "defaulttime": "L",
+    "memory": "m",
+    "preemptmode": "M",
+    "nodehost": "n",
+    "nodelist": "N",
+    "nodeaddr": "o",
+    "cpusload": "O",
+    "prioritytier": "p",
+    "partition": "P",
+    "root": "r",
+    "partitionname": "R",
+    "size": "s",
+    "allocnodes": "S",
+    "statecompact": "t",
+    "statelong": "T",
+    "user": "u",
+    "version": "v",
+    "weight": "w",
+    "sockets": "X",
+    "cores": "Y",
+    "threads": "Z",
+    "socketcorethread": "z",
+}
 
 
 def long_readers(short: dict[str, tuple[str, Reader]], cluster: Cluster) -> dict[str, tuple[str, Reader]]:
@@ -117,12 +183,17 @@ def long_readers(short: dict[str, tuple[str, Reader]], cluster: Cluster) -> dict
     found |= {
         "statecomplete": ("STATECOMPLETE", lambda r: r.nodes[0].complete if r.nodes else "n/a"),
         "allocmem": ("ALLOCMEM", lambda r: str(r.nodes[0].held.mem) if r.nodes else "0"),
-        "gresused": ("GRES_USED", lambda r: tres.gres_used(r.nodes[0].node, r.nodes[0].held) if r.nodes else "n/a"),
+        "gresused": (
+            "GRES_USED",
+            lambda r: tres.gres_used(r.nodes[0].node, r.nodes[0].held) if r.nodes else "n/a",
+        ),
         "cluster": ("CLUSTER", lambda _: cluster.name),
         "port": ("PORT", lambda r: str(r.nodes[0].node.port) if r.nodes else "0"),
         "userlong": (
             "USER",
-            lambda r: f"{r.nodes[0].node.reason_user}(0)" if r.nodes and r.nodes[0].node.reason_at else "Unknown",
+            lambda r: (
+                f"{r.nodes[0].node.reason_user}(0)" if r.nodes and r.nodes[0].node.reason_at else "Unknown"
+            ),
         ),
     }
     return found
@@ -238,7 +309,9 @@ def selected(
     rows = [
         row
         for part in parts
-        for row in grouped(part, [seen[n] for n in part.nodes if shown(seen[n])], columns, values, exact=given.has("exact"))
+        for row in grouped(
+            part, [seen[n] for n in part.nodes if shown(seen[n])], columns, values, exact=given.has("exact")
+        )
     ]
     return _merged(rows) if given.has("list-reasons") else rows
 

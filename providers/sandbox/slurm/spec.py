@@ -93,7 +93,9 @@ class ClusterSpec:
         known = dict(self.users)
         for name in names:
             known.setdefault(name, 21000 + len(known))
-        members = {account: tuple(dict.fromkeys((*users, *names))) for account, users in self.accounts.items()}
+        members = {
+            account: tuple(dict.fromkeys((*users, *names))) for account, users in self.accounts.items()
+        }
         return replace(self, users=known, accounts=members)
 
     def quiet(self) -> "ClusterSpec":
@@ -103,7 +105,29 @@ class ClusterSpec:
 
 def build(spec: ClusterSpec, now: int) -> Cluster:
     """Return the cluster of a spec, with no jobs yet."""
-    nodes: list[dict[str, object]] = []
+    partitions = []
+    for part in spec.partitions:
+        row = part.packed()
+        row["nodes"] = [name for text in part.nodes for name in hosts(text)]
+        partitions.append(row)
+    site: dict[str, object] = {
+        "name": spec.name,
+        "version": "22.05.8",
+        "boot": now,
+        "config": {**CONFIG, **spec.config, "ClusterName": spec.name},
+        "users": {**spec.users, **{f"u{n:03}": 30000 + n for n in range(1, 41)}},
+        "nodes": sorted(_nodes(spec, now), key=lambda row: str(row["name"])),
+        "partitions": partitions,
+        "qos": [qos.packed() for qos in spec.qos],
+        "assocs": _assocs(spec),
+        "reservations": [_reservation(planned, now) for planned in spec.reservations],
+        "requeue_delay": spec.requeue_delay,
+    }
+    return Cluster(site)
+
+
+def _nodes(spec: ClusterSpec, now: int) -> list[dict[str, object]]:
+    nodes = []
     for group in spec.nodes:
         for name in hosts(group.hosts):
             node = Node(
@@ -121,47 +145,29 @@ def build(spec: ClusterSpec, now: int) -> Cluster:
             if name in spec.drained:
                 node.flags, node.reason, node.reason_at = ["DRAIN"], spec.drained[name], now
             nodes.append(node.packed())
-    partitions = []
-    for part in spec.partitions:
-        row = part.packed()
-        row["nodes"] = [name for text in part.nodes for name in hosts(text)]
-        partitions.append(row)
-    assocs: list[dict[str, object]] = [
-        {"account": "root"},
-        {"account": "root", "user": "root"},
-    ]
-    names = [qos.name for qos in spec.qos]
+    return nodes
+
+
+def _assocs(spec: ClusterSpec) -> list[dict[str, object]]:
+    rows: list[dict[str, object]] = [{"account": "root"}, {"account": "root", "user": "root"}]
+    names = sorted(qos.name for qos in spec.qos)
     for account in sorted({*spec.accounts, *spec.background_accounts}):
         kept = account.lower()  # slurmdbd keeps account names in lower case
-        assocs.append({"account": kept, "share": 10, "qos": sorted(names)})
-        assocs.extend(
-            {"account": kept, "user": user, "qos": sorted(names)}
-            for user in sorted(spec.accounts.get(account, ()))
-        )
-    site: dict[str, object] = {
-        "name": spec.name,
-        "version": "22.05.8",
-        "boot": now,
-        "config": {**CONFIG, **spec.config, "ClusterName": spec.name},
-        "users": {**spec.users, **{f"u{n:03}": 30000 + n for n in range(1, 41)}},
-        "nodes": sorted(nodes, key=lambda row: str(row["name"])),
-        "partitions": partitions,
-        "qos": [qos.packed() for qos in spec.qos],
-        "assocs": assocs,
-        "reservations": [
-            {
-                "name": r.name,
-                "start": now + r.starts_in_s,
-                "end": now + r.starts_in_s + r.length_s,
-                "nodes": hosts(r.hosts),
-                "flags": list(r.flags),
-                "users": list(r.users),
-            }
-            for r in spec.reservations
-        ],
-        "requeue_delay": spec.requeue_delay,
+        rows.append({"account": kept, "share": 10, "qos": names})
+        users = sorted(spec.accounts.get(account, ()))
+        rows.extend({"account": kept, "user": user, "qos": names} for user in users)
+    return rows
+
+
+def _reservation(planned: Planned, now: int) -> dict[str, object]:
+    return {
+        "name": planned.name,
+        "start": now + planned.starts_in_s,
+        "end": now + planned.starts_in_s + planned.length_s,
+        "nodes": hosts(planned.hosts),
+        "flags": list(planned.flags),
+        "users": list(planned.users),
     }
-    return Cluster(site)
 
 
 def _part(name: str, nodes: str, max_time: int, **more: object) -> Partition:
@@ -205,7 +211,13 @@ DELTA = ClusterSpec(
             "pending": 60,
             "run_s": 2400,
         },
-        {"partition": "gpuA40x4", "account": "baaa-delta-gpu", "busy": 0.72, "sizes": [1, 1, 2, 4], "pending": 12},
+        {
+            "partition": "gpuA40x4",
+            "account": "baaa-delta-gpu",
+            "busy": 0.72,
+            "sizes": [1, 1, 2, 4],
+            "pending": 12,
+        },
         {
             "partition": "gpuA100x8",
             "account": "baaa-delta-gpu",
@@ -214,7 +226,13 @@ DELTA = ClusterSpec(
             "run_s": 5400,
             "pending": 4,
         },
-        {"partition": "cpu", "account": "baaa-delta-cpu", "busy": 0.7, "sizes": [8, 16, 32, 64], "mem_mib": 1000},
+        {
+            "partition": "cpu",
+            "account": "baaa-delta-cpu",
+            "busy": 0.7,
+            "sizes": [8, 16, 32, 64],
+            "mem_mib": 1000,
+        },
     ),
     drained={"gpua016": "bad nvlink XID 74", "gpub012": "ECC recheck"},
 )
@@ -283,7 +301,13 @@ ANVIL = ClusterSpec(
     config={"AccountingStorageTRES": CONFIG["AccountingStorageTRES"] + ",gres/gpu:h100"},
     background_accounts=("bio230001", "bio230001-gpu", "bio230001-ai"),
     load=(
-        {"partition": "shared", "account": "bio230001", "busy": 0.75, "sizes": [4, 16, 32, 64], "mem_mib": 1000},
+        {
+            "partition": "shared",
+            "account": "bio230001",
+            "busy": 0.75,
+            "sizes": [4, 16, 32, 64],
+            "mem_mib": 1000,
+        },
         {
             "partition": "gpu",
             "account": "bio230001-gpu",
@@ -333,7 +357,22 @@ VISTA = ClusterSpec(
             "cpus_per_gpu": 72,
             "mem_mib": 1000,
         },
-        {"partition": "gh-dev", "account": "TG-BIO24", "busy": 0.1, "sizes": [1], "run_s": 900, "cpus_per_gpu": 72, "mem_mib": 1000},
-        {"partition": "gg", "account": "TG-BIO24", "busy": 0.6, "sizes": [144], "run_s": 3600, "mem_mib": 1000},
+        {
+            "partition": "gh-dev",
+            "account": "TG-BIO24",
+            "busy": 0.1,
+            "sizes": [1],
+            "run_s": 900,
+            "cpus_per_gpu": 72,
+            "mem_mib": 1000,
+        },
+        {
+            "partition": "gg",
+            "account": "TG-BIO24",
+            "busy": 0.6,
+            "sizes": [144],
+            "run_s": 3600,
+            "mem_mib": 1000,
+        },
     ),
 )

@@ -30,6 +30,18 @@ LONG = "%.18i %.9P %.8j %.8u %.8T %.10M %.9l %.6D %R"
 START = "%.18i %.9P %.8j %.8u %.2t %.19S %.6D %20Y %R"
 ENDED_WITH_REASON = {"FAILED", "TIMEOUT", "NODE_FAIL", "DEADLINE", "OUT_OF_MEMORY"}
 
+SAME = {
+    "account": "a", "jobid": "A", "jobarrayid": "i", "arrayjobid": "F", "arraytaskid": "K",
+    "username": "u", "userid": "U", "partition": "P", "qos": "q", "statecompact": "t", "state": "T",
+    "reason": "r", "reasonlist": "R", "prioritylong": "Q", "priority": "p", "numnodes": "D",
+    "numcpus": "C", "tres-per-node": "b", "gres": "b", "timelimit": "l", "timeused": "M", "timeleft": "L",
+    "submittime": "V", "starttime": "S", "endtime": "e", "comment": "k", "name": "j", "nodelist": "N",
+    "dependency": "E", "feature": "f", "minmemory": "m", "workdir": "Z", "batchhost": "B", "command": "o",
+    "schednodes": "Y", "reservation": "v", "nice": "y", "exc_nodes": "x", "groupname": "g",
+    "mincpus": "c", "oversubscribe": "h",
+}  # fmt: skip
+"""Fields of `-O` that show what a code of `-o` shows."""
+
 Reader = Callable[[Job], str]
 
 
@@ -38,55 +50,83 @@ class Queue:
 
     def __init__(self, cluster: Cluster, now: int) -> None:
         self.cluster, self.now = cluster, now
-        plain = {
-            "a": ("ACCOUNT", lambda j: j.account), "A": ("JOBID", lambda j: str(j.id)),
-            "b": ("TRES_PER_NODE", lambda j: j.gpu_words or "N/A"), "B": ("EXEC_HOST", lambda j: j.batch_host or "n/a"),
-            "c": ("MIN_CPUS", lambda j: str(max(1, j.cpus // j.nodes))), "C": ("CPUS", lambda j: str(j.alloc_cpus)),
-            "d": ("MIN_TMP_DISK", lambda _: "0"), "D": ("NODES", lambda j: str(len(j.alloc) or j.nodes)),
-            "e": ("END_TIME", self.end), "E": ("DEPENDENCY", self.dependency),
-            "f": ("FEATURES", lambda j: j.constraint or "(null)"), "F": ("ARRAY_JOB_ID", lambda j: str(j.array or j.id)),
-            "g": ("GROUP", lambda j: j.user), "G": ("GROUP", lambda j: str(cluster.uid(j.user))),
-            "h": ("OVER_SUBSCRIBE", lambda j: "NO" if j.exclusive else "OK"), "i": ("JOBID", lambda j: j.shown_id),
-            "j": ("NAME", lambda j: j.name), "k": ("COMMENT", lambda j: j.comment or "(null)"),
-            "K": ("ARRAY_TASK_ID", self.array_task), "l": ("TIME_LIMIT", self.limit), "L": ("TIME_LEFT", self.left),
-            "m": ("MIN_MEMORY", lambda j: memory(j.mem_node or j.mem_cpu)), "M": ("TIME", self.used),
-            "N": ("NODELIST", lambda j: host_list(list(j.alloc))), "o": ("COMMAND", lambda j: j.command or "(null)"),
+        self.short = {**self._codes_to_l(), **self._codes_from_m()}
+        self.long = {**{name: self.short[code] for name, code in SAME.items()}, **self._own_fields()}
+
+    def _codes_to_l(self) -> dict[str, tuple[str, Reader]]:
+        cluster = self.cluster
+        return {
+            "a": ("ACCOUNT", lambda j: j.account),
+            "A": ("JOBID", lambda j: str(j.id)),
+            "b": ("TRES_PER_NODE", lambda j: j.gpu_words or "N/A"),
+            "B": ("EXEC_HOST", lambda j: j.batch_host or "n/a"),
+            "c": ("MIN_CPUS", lambda j: str(max(1, j.cpus // j.nodes))),
+            "C": ("CPUS", lambda j: str(j.alloc_cpus)),
+            "d": ("MIN_TMP_DISK", lambda _: "0"),
+            "D": ("NODES", lambda j: str(len(j.alloc) or j.nodes)),
+            "e": ("END_TIME", self.end),
+            "E": ("DEPENDENCY", self.dependency),
+            "f": ("FEATURES", lambda j: j.constraint or "(null)"),
+            "F": ("ARRAY_JOB_ID", lambda j: str(j.array or j.id)),
+            "g": ("GROUP", lambda j: j.user),
+            "G": ("GROUP", lambda j: str(cluster.uid(j.user))),
+            "h": ("OVER_SUBSCRIBE", lambda j: "NO" if j.exclusive else "OK"),
+            "i": ("JOBID", lambda j: j.shown_id),
+            "j": ("NAME", lambda j: j.name),
+            "k": ("COMMENT", lambda j: j.comment or "(null)"),
+            "K": ("ARRAY_TASK_ID", self.array_task),
+            "l": ("TIME_LIMIT", self.limit),
+            "L": ("TIME_LEFT", self.left),
+        }
+
+    def _codes_from_m(self) -> dict[str, tuple[str, Reader]]:
+        cluster, now = self.cluster, self.now
+        return {
+            "m": ("MIN_MEMORY", lambda j: memory(j.mem_node or j.mem_cpu)),
+            "M": ("TIME", self.used),
+            "N": ("NODELIST", lambda j: host_list(list(j.alloc))),
+            "o": ("COMMAND", lambda j: j.command or "(null)"),
             "p": ("PRIORITY", lambda j: f"{priority(cluster, j, now) / 4294967295:.14f}"),
-            "P": ("PARTITION", self.partition), "q": ("QOS", lambda j: j.qos),
-            "Q": ("PRIORITY", lambda j: str(priority(cluster, j, now))), "r": ("REASON", self.reason),
-            "R": ("NODELIST(REASON)", self.nodes_or_reason), "S": ("START_TIME", self.start),
-            "t": ("ST", lambda j: SHORT[self.state(j)]), "T": ("STATE", self.state), "u": ("USER", lambda j: j.user),
-            "U": ("UID", lambda j: str(cluster.uid(j.user))), "v": ("RESERVATION", lambda j: j.reservation or "(null)"),
-            "V": ("SUBMIT_TIME", lambda j: clock(j.submit)), "x": ("EXC_NODES", lambda j: host_list(j.avoid_nodes)),
-            "y": ("NICE", lambda j: str(j.nice)), "Y": ("SCHEDNODES", lambda j: host_list(j.planned) or "(null)"),
+            "P": ("PARTITION", self.partition),
+            "q": ("QOS", lambda j: j.qos),
+            "Q": ("PRIORITY", lambda j: str(priority(cluster, j, now))),
+            "r": ("REASON", self.reason),
+            "R": ("NODELIST(REASON)", self.nodes_or_reason),
+            "S": ("START_TIME", self.start),
+            "t": ("ST", lambda j: SHORT[self.state(j)]),
+            "T": ("STATE", self.state),
+            "u": ("USER", lambda j: j.user),
+            "U": ("UID", lambda j: str(cluster.uid(j.user))),
+            "v": ("RESERVATION", lambda j: j.reservation or "(null)"),
+            "V": ("SUBMIT_TIME", lambda j: clock(j.submit)),
+            "x": ("EXC_NODES", lambda j: host_list(j.avoid_nodes)),
+            "y": ("NICE", lambda j: str(j.nice)),
+            "Y": ("SCHEDNODES", lambda j: host_list(j.planned) or "(null)"),
             "Z": ("WORK_DIR", lambda j: j.workdir),
-        }  # fmt: skip
-        self.short: dict[str, tuple[str, Reader]] = dict(plain)
-        same = {
-            "account": "a", "jobid": "A", "jobarrayid": "i", "arrayjobid": "F", "arraytaskid": "K", "username": "u",
-            "userid": "U", "partition": "P", "qos": "q", "statecompact": "t", "state": "T", "reason": "r",
-            "reasonlist": "R", "prioritylong": "Q", "priority": "p", "numnodes": "D", "numcpus": "C",
-            "tres-per-node": "b", "gres": "b", "timelimit": "l", "timeused": "M", "timeleft": "L", "submittime": "V",
-            "starttime": "S", "endtime": "e", "comment": "k", "name": "j", "nodelist": "N", "dependency": "E",
-            "feature": "f", "minmemory": "m", "workdir": "Z", "batchhost": "B", "command": "o", "schednodes": "Y",
-            "reservation": "v", "nice": "y", "exc_nodes": "x", "groupname": "g", "mincpus": "c",
-            "oversubscribe": "h",
-        }  # fmt: skip
-        self.long: dict[str, tuple[str, Reader]] = {name: plain[code] for name, code in same.items()}
-        self.long |= {
-            "hetjobid": ("HET_JOB_ID", lambda _: "N/A"), "hetjoboffset": ("HET_JOB_OFFSET", lambda _: "N/A"),
-            "tres-per-job": ("TRES_PER_JOB", lambda j: j.gpu_job_words or "N/A"), "tres-per-task": ("TRES_PER_TASK", lambda _: "N/A"),
+        }
+
+    def _own_fields(self) -> dict[str, tuple[str, Reader]]:
+        cluster = self.cluster
+        return {
+            "hetjobid": ("HET_JOB_ID", lambda _: "N/A"),
+            "hetjoboffset": ("HET_JOB_OFFSET", lambda _: "N/A"),
+            "tres-per-job": ("TRES_PER_JOB", lambda j: j.gpu_job_words or "N/A"),
+            "tres-per-task": ("TRES_PER_TASK", lambda _: "N/A"),
             "tres-alloc": ("TRES_ALLOC", lambda j: tres.joined(tres.job_pairs(cluster, j))),
             "tres": ("TRES_ALLOC", lambda j: tres.joined(tres.job_pairs(cluster, j))),
             "eligibletime": ("ELIGIBLE_TIME", lambda j: clock(j.eligible)),
             "accruetime": ("ACCRUE_TIME", lambda j: clock(j.eligible)),
-            "deadline": ("DEADLINE", lambda j: clock(j.deadline)), "numtasks": ("TASKS", lambda j: str(j.tasks_n)),
+            "deadline": ("DEADLINE", lambda j: clock(j.deadline)),
+            "numtasks": ("TASKS", lambda j: str(j.tasks_n)),
             "cpus-per-task": ("CPUS_PER_TASK", lambda j: str(j.cpus_per_task)),
-            "restartcnt": ("RESTART_COUNT", lambda j: str(j.restarts)), "reqnodes": ("REQ_NODES", lambda j: host_list(j.want_nodes)),
-            "exit_code": ("EXIT_CODE", lambda j: str(j.exit)), "stdout": ("STDOUT", lambda j: j.stdout),
-            "stderr": ("STDERR", lambda j: j.stderr), "cluster": ("CLUSTER", lambda _: cluster.name),
+            "restartcnt": ("RESTART_COUNT", lambda j: str(j.restarts)),
+            "reqnodes": ("REQ_NODES", lambda j: host_list(j.want_nodes)),
+            "exit_code": ("EXIT_CODE", lambda j: str(j.exit)),
+            "stdout": ("STDOUT", lambda j: j.stdout),
+            "stderr": ("STDERR", lambda j: j.stderr),
+            "cluster": ("CLUSTER", lambda _: cluster.name),
             "requeue": ("REQUEUE", lambda j: str(int(j.requeue))),
-        }  # fmt: skip
+        }
 
     def state(self, job: Job) -> str:
         """Return the state; an ended job whose processes still go shows COMPLETING."""
@@ -178,7 +218,11 @@ def run(call: Call) -> int:
             usual = START if given.has("start") else LONG if given.has("long") else DEFAULT
             columns, values = short_columns(given.get("format", usual), queue.short), queue.short
     except BadFormat as bad:
-        kind = "Invalid job format specification" if given.has("Format") else "Unrecognized job format specification"
+        kind = (
+            "Invalid job format specification"
+            if given.has("Format")
+            else "Unrecognized job format specification"
+        )
         raise Refused(f"squeue: error: {kind}: {bad}") from None
     if given.has("long") and not given.has("noheader"):
         from time import localtime, strftime  # noqa: PLC0415 - one rare path
@@ -205,7 +249,9 @@ def chosen(cluster: Cluster, given: Options, me: str) -> list[Job]:
         raise Refused(f"squeue: error: Invalid user: {unknown[0]}")
     partitions, names = set(given.names("partition")), set(given.names("name"))
     accounts, qos = set(given.names("account")), set(given.names("qos"))
-    hidden = {p.name for p in cluster.partitions.values() if p.hidden and not given.has("all") and me != "root"}
+    hidden = {
+        p.name for p in cluster.partitions.values() if p.hidden and not given.has("all") and me != "root"
+    }
     return [
         job
         for job in jobs
@@ -229,8 +275,11 @@ def by_ids(jobs: list[Job], ids: list[str]) -> list[Job]:
 
 def matches(job: Job, ids: list[str]) -> bool:
     """Return whether a job is meant by one of the ids."""
-    return str(job.id) in ids or (job.array and str(job.array) in ids) or job.shown_id in ids or (
-        bool(job.tasks) and any(f"{job.array}_{task}" in ids for task in job.tasks)
+    return (
+        str(job.id) in ids
+        or (job.array and str(job.array) in ids)
+        or job.shown_id in ids
+        or (bool(job.tasks) and any(f"{job.array}_{task}" in ids for task in job.tasks))
     )
 
 

@@ -13,10 +13,11 @@ from providers.sandbox.slurm.call import MAY, NEEDS, NONE, Refused, options
 
 LONGS = {
     "ntasks": NEEDS, "nodes": NEEDS, "cpus-per-task": NEEDS, "gpus": NEEDS, "gpus-per-task": NEEDS,
-    "gpus-per-node": NEEDS, "gres": NEEDS, "mem": NEEDS, "mem-per-cpu": NEEDS, "mpi": NEEDS, "exclusive": MAY,
-    "exact": NONE, "overlap": NONE, "label": NONE, "unbuffered": NONE, "job-name": NEEDS, "ntasks-per-node": NEEDS,
-    "cpu-bind": NEEDS, "gpu-bind": NEEDS, "distribution": NEEDS, "kill-on-bad-exit": MAY, "export": NEEDS,
-    "time": NEEDS, "quiet": NONE, "verbose": NONE, "chdir": NEEDS, "wait": NEEDS,
+    "gpus-per-node": NEEDS, "gres": NEEDS, "mem": NEEDS, "mem-per-cpu": NEEDS, "mpi": NEEDS, "exclusive":
+    MAY, "exact": NONE, "overlap": NONE, "label": NONE, "unbuffered": NONE, "job-name": NEEDS,
+    "ntasks-per-node": NEEDS, "cpu-bind": NEEDS, "gpu-bind": NEEDS, "distribution": NEEDS,
+    "kill-on-bad-exit": MAY, "export": NEEDS, "time": NEEDS, "quiet": NONE, "verbose": NONE, "chdir":
+    NEEDS, "wait": NEEDS,
 }  # fmt: skip
 SHORTS = {
     "n": "ntasks", "N": "nodes", "c": "cpus-per-task", "G": "gpus", "l": "label", "u": "unbuffered",
@@ -28,7 +29,9 @@ SHORTS = {
 def main(argv: list[str]) -> int:
     """Run the tasks; return the highest exit code (128 + signal for a killed task)."""
     if "SLURM_JOB_ID" not in os.environ:
-        sys.stderr.write("srun: error: Unable to allocate resources: this cluster runs steps inside jobs only\n")
+        sys.stderr.write(
+            "srun: error: Unable to allocate resources: this cluster runs steps inside jobs only\n"
+        )
         return 1
     try:
         given = options("srun", argv, LONGS, SHORTS, stop_at_operand=True)
@@ -43,7 +46,8 @@ def main(argv: list[str]) -> int:
     codes = [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in children]
     for task, code in enumerate(codes):
         if code:
-            sys.stderr.write(f"srun: error: {os.environ.get('SLURMD_NODENAME', 'node')}: task {task}: Exited with exit code {code}\n")
+            node = os.environ.get("SLURMD_NODENAME", "node")
+            sys.stderr.write(f"srun: error: {node}: task {task}: Exited with exit code {code}\n")
     return max(code if code >= 0 else 128 - code for code in codes)
 
 

@@ -15,8 +15,8 @@ LONGS = {
     "accounts": NEEDS, "version": NONE,
 }  # fmt: skip
 SHORTS = {
-    "U": "Users", "a": "all", "p": "parsable", "P": "parsable2", "n": "noheader", "h": "noheader", "u": "user",
-    "A": "accounts", "V": "version",
+    "U": "Users", "a": "all", "p": "parsable", "P": "parsable2", "n": "noheader", "h": "noheader", "u":
+    "user", "A": "accounts", "V": "version",
 }  # fmt: skip
 HEADS = ("Account", "User", "RawShares", "NormShares", "RawUsage", "EffectvUsage", "FairShare")
 WIDTHS = (20, 10, 10, 11, 11, 13, 10)
@@ -44,7 +44,12 @@ def run(call: Call) -> int:
         return 0
     heads = (*([] if given.has("noheader") else [HEADS, tuple("-" * width for width in WIDTHS)]), *rows)
     for row in heads:
-        call.say("".join(f"{cell[:w]:<{w}} " if n == 0 else f"{cell[:w]:>{w}} " for n, (cell, w) in enumerate(zip(row, WIDTHS, strict=True))))
+        call.say(
+            "".join(
+                f"{cell[:w]:<{w}} " if n == 0 else f"{cell[:w]:>{w}} "
+                for n, (cell, w) in enumerate(zip(row, WIDTHS, strict=True))
+            )
+        )
     return 0
 
 

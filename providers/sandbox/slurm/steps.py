@@ -63,7 +63,7 @@ class Step:
         self.error_fd = -1
         signal.signal(signal.SIGTERM, self._poke)
 
-    def _poke(self, number: int, frame: object) -> None:
+    def _poke(self, _number: int, _frame: object) -> None:
         self.poked = True
 
     def run(self) -> None:

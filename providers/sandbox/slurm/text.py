@@ -185,6 +185,6 @@ def hosts(text: str) -> list[str]:
             if not low.isdigit() or (high and not high.isdigit()):
                 raise BadText(text)
             width = len(low)
-            for number in range(int(low), int(high or low) + 1):
-                names.append(f"{shape.group(1)}{number:0{width}}{shape.group(3)}")
+            numbers = range(int(low), int(high or low) + 1)
+            names.extend(f"{shape.group(1)}{number:0{width}}{shape.group(3)}" for number in numbers)
     return names

@@ -30,7 +30,9 @@ SMALL = ClusterSpec(
         Partition(name="whole", nodes=["c[01-02]"], max_time=7200, default_time=600, exclusive=True),
         Partition(name="debug", nodes=["c[01-02]"], max_time=3600, default_time=600, qos="debug"),
         Partition(name="closed", nodes=["c[01-02]"], max_time=3600, state="INACTIVE"),
-        Partition(name="theirs", nodes=["c[01-02]"], max_time=3600, default_time=600, allow_accounts=["other"]),
+        Partition(
+            name="theirs", nodes=["c[01-02]"], max_time=3600, default_time=600, allow_accounts=["other"]
+        ),
     ),
     accounts={"work": ("alice", "bob"), "other": ("carol",)},
     qos=(Qos(name="normal"), Qos(name="debug", max_jobs_user=1, max_submit_user=2, priority=100)),
@@ -48,10 +50,19 @@ class Site:
         self.work = directory / "work"
         self.work.mkdir(exist_ok=True)
 
-    def run(self, *argv: str, user: str = "alice", stdin: str = "", timeout: float = 30) -> subprocess.CompletedProcess[str]:
+    def run(
+        self, *argv: str, user: str = "alice", stdin: str = "", timeout: float = 30
+    ) -> subprocess.CompletedProcess[str]:
         environ = {**os.environ, "TZ": "UTC", **env(self.directory, user=user)}
         return subprocess.run(
-            argv, env=environ, cwd=self.work, input=stdin, capture_output=True, text=True, timeout=timeout, check=False
+            argv,
+            env=environ,
+            cwd=self.work,
+            input=stdin,
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            check=False,
         )
 
     def ask(self, *argv: str, user: str = "alice") -> str:
@@ -68,7 +79,9 @@ class Site:
         return self.ask("sacct", "-nXPj", job, "-o", "State").strip()
 
     def wait(self, job: str, *states: str, seconds: float = 20) -> str:
-        return eventually(lambda: self.state(job), lambda state: state.split(" ")[0] in states, seconds=seconds)
+        return eventually(
+            lambda: self.state(job), lambda state: state.split(" ")[0] in states, seconds=seconds
+        )
 
     def gone(self, job: str) -> None:
         eventually(lambda: self.ask("squeue", "-h", "-o", "%i").split(), lambda ids: job not in ids)

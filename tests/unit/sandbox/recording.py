@@ -10,6 +10,8 @@ from providers.sandbox.slurm.spec import CONFIG
 from providers.sandbox.slurm.text import hosts, read_memory, read_ranges, read_span
 
 DATA = Path(__file__).parents[2] / "data" / "sandbox"
+Held = dict[int, dict[str, tuple[int, int, list[int]]]]
+"""By job id and node: CPUs, MiB, GPU indices."""
 NOT_SET_BY_HAND = {"MAINTENANCE", "RESERVED", "PLANNED", "COMPLETING"}
 
 
@@ -26,7 +28,13 @@ def at(text: str) -> int:
 def seconds(text: str) -> int:
     days, _, rest = text.rpartition("-")
     parts = [int(part) for part in rest.split(":")]
-    return int(days or 0) * 86400 + sum(part * 60**place for place, part in enumerate(reversed(parts)))
+    return int(days or 0) * 86400 + sum(int(part * 60**place) for place, part in enumerate(reversed(parts)))
+
+
+def found_in(pattern: str, text: str) -> str:
+    match = re.search(pattern, text)
+    assert match, (pattern, text)
+    return str(match[1])
 
 
 def pairs(line: str) -> dict[str, str]:
@@ -40,10 +48,13 @@ def conf_lines(name: str, kind: str) -> list[dict[str, str]]:
 
 def rebuilt(name: str, *, now: int) -> Cluster:
     conf = dict(line.split("=", 1) for line in recorded(name, "slurm.conf").splitlines() if "=" in line)
-    site = {
+    site: dict[str, object] = {
         "name": name,
         "version": "22.05.8",
-        "config": {**CONFIG, "AccountingStorageTRES": "cpu,mem,energy,node,billing," + conf["AccountingStorageTRES"]},
+        "config": {
+            **CONFIG,
+            "AccountingStorageTRES": "cpu,mem,energy,node,billing," + conf["AccountingStorageTRES"],
+        },
         "users": {"root": 0, "alice": 20001, "bob": 20002, "carol": 20003, "svcgw": 20010},
         "nodes": nodes(name),
         "partitions": partitions(name, preempt=conf.get("PreemptMode", "OFF")),
@@ -81,7 +92,7 @@ def nodes(name: str) -> list[dict[str, object]]:
             "port": int(seen["Port"]),
             "addr": seen["NodeAddr"],
             "host": seen["NodeHostName"],
-            "os": re.search(r"OS=(.*?)  ", line)[1],
+            "os": found_in(r"OS=(.*?)  ", line),
             "boot": at(seen["BootTime"]),
             "started": at(seen["SlurmdStartTime"]),
             "busy_at": at(seen["LastBusyTime"]),
@@ -169,19 +180,21 @@ def reservations(name: str) -> list[dict[str, object]]:
                     "start": at(seen["StartTime"]),
                     "end": at(seen["EndTime"]),
                     "nodes": hosts(seen["Nodes"]),
-                    "flags": re.search(r"Flags=(\S*)", block)[1].split(","),
+                    "flags": found_in(r"Flags=(\S*)", block).split(","),
                     "users": seen["Users"].split(","),
                 }
             )
     return found
 
 
-def allocations(name: str) -> dict[int, dict[str, tuple[int, int, list[int]]]]:
-    found: dict[int, dict[str, tuple[int, int, list[int]]]] = {}
+def allocations(name: str) -> Held:
+    found: Held = {}
     for block in recorded(name, "scontrol_job_d.txt").split("\n\n"):
         head = re.search(r"JobId=(\d+) ", block)
         if head and "JobState=RUNNING" in block:
-            for nodes_, cpus, mem, gres in re.findall(r"Nodes=(\S+) CPU_IDs=(\S+) Mem=(\d+) GRES=(\S*)", block):
+            for nodes_, cpus, mem, gres in re.findall(
+                r"Nodes=(\S+) CPU_IDs=(\S+) Mem=(\d+) GRES=(\S*)", block
+            ):
                 index = re.search(r"IDX:([\d,-]+)", gres)
                 share = (len(read_ranges(cpus)), int(mem), read_ranges(index[1]) if index else [])
                 for host in hosts(nodes_):
@@ -198,8 +211,27 @@ def jobs(name: str, *, now: int) -> list[Job]:
     return [job(row.split("|"), wide, held, now=now) for row in recorded(name, "squeue_o.txt").splitlines()]
 
 
-def job(cells: list[str], wide: dict[str, list[str]], held: dict, *, now: int) -> Job:
-    (shown, raw, array, task, part, name, user, account, _, state, _, limit, _, nodes_, cpus, gres, mem, reason) = cells[:18]
+def job(cells: list[str], wide: dict[str, list[str]], held: Held, *, now: int) -> Job:
+    (
+        shown,
+        raw,
+        array,
+        task,
+        part,
+        name,
+        user,
+        account,
+        _,
+        state,
+        _,
+        limit,
+        _,
+        nodes_,
+        cpus,
+        gres,
+        mem,
+        reason,
+    ) = cells[:18]
     qos_, priority, submit, start, dependency = (*cells[19:23], cells[24])
     running = state == "RUNNING"
     is_array = "_" in shown
@@ -246,5 +278,7 @@ def job(cells: list[str], wide: dict[str, list[str]], held: dict, *, now: int) -
         total = re.search(r"mem=([^,]+)", wide[raw][19])
         if total and total[1] == mem and made.cpus > 1:
             made.mem_cpu, made.mem_node = 0, read_memory(mem)
-        made.last_gpus = {kind: int(count) for kind, count in re.findall(r"gres/gpu:(\w+)=(\d+)", wide[raw][19])}
+        made.last_gpus = {
+            kind: int(count) for kind, count in re.findall(r"gres/gpu:(\w+)=(\d+)", wide[raw][19])
+        }
     return made

@@ -55,7 +55,9 @@ def test_the_crowds_have_the_published_shape(tmp_path: Path) -> None:
         probe = dialect.probe(full=True)
         seen[spec.name] = dialect.read_probe(link(directory, "alice").run(probe), now=datetime.now(UTC))
 
-    waiting = sum(job.array_pending for job in seen["deltaai"].jobs if job.state in {JobState.QUEUED, JobState.HELD})
+    waiting = sum(
+        job.array_pending for job in seen["deltaai"].jobs if job.state in {JobState.QUEUED, JobState.HELD}
+    )
     h100 = sum(pool.free for node in seen["anvil"].nodes for pool in node.gpus if pool.type == "h100")
     dev = sum(pool.free for node in seen["vista"].nodes if "gh-dev" in node.partitions for pool in node.gpus)
     assert 780 <= waiting <= 900
@@ -105,7 +107,9 @@ def test_a_call_is_quick_with_a_thousand_jobs_waiting(site: Site) -> None:
     store, now = Store(str(site.directory)), int(time.time())
     with store.change(now) as cluster:
         for number in range(1000):
-            cluster.add(job(id=cluster.take_id(), submit=now, eligible=now, limit=60 * (1 + number % 30), cpus=16))
+            cluster.add(
+                job(id=cluster.take_id(), submit=now, eligible=now, limit=60 * (1 + number % 30), cpus=16)
+            )
     store.close()
     site.ask("squeue", "-h")  # the first call schedules, the next ones only read
 
@@ -136,4 +140,6 @@ def test_the_programs_need_no_installed_package(site: Site) -> None:
         check=True,
     )
     loaded = set(json.loads(done.stderr))
-    assert loaded.isdisjoint({"pydantic", "django", "dataclasses", "argparse", "subprocess", "asyncio", "random"})
+    assert loaded.isdisjoint(
+        {"pydantic", "django", "dataclasses", "argparse", "subprocess", "asyncio", "random"}
+    )

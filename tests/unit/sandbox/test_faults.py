@@ -117,7 +117,10 @@ def test_a_lost_answer_leaves_one_job_behind(site: Site) -> None:
     with pytest.raises(subprocess.TimeoutExpired):
         site.run("sbatch", "--parsable", "-J", "marker-1", "--wrap", "true", timeout=2)
 
-    eventually(lambda: site.ask("sacct", "-nXP", "--name", "marker-1", "-o", "State").split(), lambda s: s == ["COMPLETED"])
+    eventually(
+        lambda: site.ask("sacct", "-nXP", "--name", "marker-1", "-o", "State").split(),
+        lambda s: s == ["COMPLETED"],
+    )
 
 
 def test_a_refusal_is_in_the_words_asked_for(site: Site) -> None:

@@ -17,6 +17,11 @@ def accounted(site: Site, job: str, fields: str = "State,ExitCode") -> str:
     return site.ask("sacct", "-nXPj", job, "-o", fields).strip()
 
 
+def written(path: Path) -> str:
+    """The file's text, "" while it is not there."""
+    return path.read_text() if path.exists() else ""
+
+
 def start_daemon(site: Site) -> subprocess.Popen[bytes]:
     daemon = subprocess.Popen(
         [sys.executable, "-m", "providers.sandbox.slurm.daemon", str(site.directory)],
@@ -28,14 +33,15 @@ def start_daemon(site: Site) -> subprocess.Popen[bytes]:
 
 def test_a_script_runs_in_its_directory_with_its_environment_and_output_file(site: Site) -> None:
     job = site.submit(
-        'pwd; echo "$SLURM_JOB_ID $SLURM_JOB_NAME $SLURM_JOB_PARTITION $SLURM_GPUS_ON_NODE $MINE"; echo oops >&2',
+        "pwd; echo oops >&2\n"
+        'echo "$SLURM_JOB_ID $SLURM_JOB_NAME $SLURM_JOB_PARTITION $SLURM_GPUS_ON_NODE $MINE"',
         *("-J", "hello", "-p", "gpu", "--gres=gpu:a100:2", "-o", "%x-%j_%u%%.out", "--export=ALL,MINE=yes"),
     )
 
     site.wait(job, "COMPLETED", seconds=5)
 
     text = (site.work / f"hello-{job}_alice%.out").read_text()
-    assert text == f"{site.work}\n{job} hello gpu 2 yes\noops\n"
+    assert text == f"{site.work}\noops\n{job} hello gpu 2 yes\n"
     assert accounted(site, job) == "COMPLETED|0:0"
 
 
@@ -58,7 +64,7 @@ def test_exit_codes_and_signals_are_told_apart(site: Site) -> None:
 def test_the_time_limit_ends_a_job_and_its_children(site: Site) -> None:
     job = site.submit("sleep 300 & echo $! > child; wait", "-t", "1")
     site.wait(job, "RUNNING")
-    child = int(eventually(lambda: (site.work / "child").read_text() if (site.work / "child").exists() else "", bool))
+    child = int(eventually(lambda: written(site.work / "child"), bool))
     site.ask("scontrol", "update", f"JobId={job}", "Comment=x")
     with_less_time(site, job)
 
@@ -82,7 +88,10 @@ def with_less_time(site: Site, job: str) -> None:
 
 
 def test_a_cancelled_job_is_terminated_and_names_who_did_it(site: Site) -> None:
-    running, waiting = site.submit("trap 'echo term; exit 7' TERM; sleep 300 & wait"), site.submit("true", "-H")
+    running, waiting = (
+        site.submit("trap 'echo term; exit 7' TERM; sleep 300 & wait"),
+        site.submit("true", "-H"),
+    )
     site.wait(running, "RUNNING")
     eventually(lambda: list(site.directory.glob("spool/*/run-*/child")), bool)
     time.sleep(0.3)
@@ -113,13 +122,13 @@ def test_a_signal_reaches_the_script_and_leaves_it_running(site: Site) -> None:
 
     site.ask("scancel", "-b", "-s", "USR1", job)
 
-    eventually(lambda: (site.work / f"slurm-{job}.out").read_text(), lambda text: "got" in text)
+    eventually((site.work / f"slurm-{job}.out").read_text, lambda text: "got" in text)
     assert site.state(job) == "RUNNING"
 
 
 def test_a_requeued_job_runs_again_under_its_id_and_keeps_its_former_run(site: Site) -> None:
     job = site.submit("echo run $SLURM_RESTART_COUNT >> runs; test $SLURM_RESTART_COUNT = 1 || sleep 300")
-    eventually(lambda: (site.work / "runs").exists(), bool)
+    eventually((site.work / "runs").exists, bool)
 
     site.ask("scontrol", "requeue", job)
 
@@ -133,8 +142,10 @@ def test_an_array_is_one_compact_record_and_its_tasks_run_within_the_throttle(si
     job = site.submit("echo $SLURM_ARRAY_TASK_ID >> done; sleep 0.6", "-a", "1-4%2", "-p", "cpu")
     rows = site.ask("squeue", "-h", "-o", "%i %t %r").splitlines()
 
-    assert sorted(rows) == sorted([f"{job}_1 R None", f"{job}_2 R None", f"{job}_[3-4%2] PD JobArrayTaskLimit"])
-    eventually(lambda: (site.work / "done").read_text().split(), lambda lines: len(lines) == 4)
+    assert sorted(rows) == sorted(
+        [f"{job}_1 R None", f"{job}_2 R None", f"{job}_[3-4%2] PD JobArrayTaskLimit"]
+    )
+    eventually(lambda: written(site.work / "done").split(), lambda lines: len(lines) == 4)
     eventually(
         lambda: site.ask("sacct", "-nXPj", job, "-o", "JobID,State").split(),
         lambda lines: lines == [f"{job}_{task}|COMPLETED" for task in range(1, 5)],
@@ -145,7 +156,10 @@ def test_a_dependent_job_waits_for_the_end_it_asked_for(site: Site) -> None:
     first = site.submit("sleep 0.5; exit 1")
     after_ok = site.submit("true", "-d", f"afterok:{first}")
     after_not_ok = site.submit("true", "-d", f"afternotok:{first}")
-    assert site.ask("squeue", "-h", "-j", after_ok, "-o", "%r %E") == f"Dependency afterok:{first}(unfulfilled)\n"
+    assert (
+        site.ask("squeue", "-h", "-j", after_ok, "-o", "%r %E")
+        == f"Dependency afterok:{first}(unfulfilled)\n"
+    )
 
     site.wait(after_not_ok, "COMPLETED")
 
@@ -155,7 +169,7 @@ def test_a_dependent_job_waits_for_the_end_it_asked_for(site: Site) -> None:
 def test_a_daemon_killed_at_once_loses_nothing_and_its_successor_goes_on(site: Site) -> None:
     daemon = start_daemon(site)
     job = site.submit("echo start >> runs; sleep 2; echo end >> runs")
-    eventually(lambda: (site.work / "runs").exists(), bool, seconds=5)
+    eventually((site.work / "runs").exists, bool, seconds=5)
     daemon.kill()
     daemon.wait()
     waiting = site.submit("echo later >> runs", "-b", "now+1")
@@ -185,7 +199,7 @@ def test_the_daemon_starts_a_job_within_two_seconds(site: Site) -> None:
 
 def test_a_job_whose_step_process_is_killed_is_requeued_and_its_orphans_end(site: Site) -> None:
     job = site.submit("echo $$ >> pids; sleep 300")
-    eventually(lambda: (site.work / "pids").exists() and (site.work / "pids").read_text(), bool)
+    eventually(lambda: written(site.work / "pids"), bool)
     mark = next(site.directory.glob("spool/*/run-*/started"))
 
     os.kill(int(str(read_mark(str(mark))["pid"])), signal.SIGKILL)

@@ -1,9 +1,9 @@
 """The emulated programs print, byte for byte, what real Slurm 22.05.8 printed in the same state."""
 
-import os
 import re
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -48,7 +48,7 @@ def moment(cluster: str, text: str, column: int = 10, start: int = 22) -> int:
     return at(row[start]) + seconds(row[column])
 
 
-def printed(tmp_path: os.PathLike[str], cluster: str, command: str, *arguments: str, now: int | None = None) -> str:
+def printed(tmp_path: Path, cluster: str, command: str, *arguments: str, now: int | None = None) -> str:
     text = recorded(cluster, "squeue_o.txt")
     now = moment(cluster, text) if now is None else now
     store = Store.create(str(tmp_path), rebuilt(cluster, now=now))
@@ -83,22 +83,26 @@ def without_het(text: str, cluster: str) -> list[str]:
         ("scontrol -a show partition", "scontrol_partition.txt"),
         ("scontrol show reservation", "scontrol_resv.txt"),
         (
-            "sacctmgr -nP show assoc format=cluster,account,user,partition,qos,defaultqos,fairshare,grptres,maxtres,"
-            "maxwall,maxjobs,maxsubmit",
+            (
+                "sacctmgr -nP show assoc format=cluster,account,user,partition,qos,defaultqos,fairshare,"
+                "grptres,maxtres,maxwall,maxjobs,maxsubmit"
+            ),
             "sacctmgr_assoc.txt",
         ),
         (
-            "sacctmgr -P show qos format=name,priority,flags,maxwall,maxtresperuser,maxjobsperuser,"
-            "maxsubmitjobsperuser,grptres",
+            (
+                "sacctmgr -P show qos format=name,priority,flags,maxwall,maxtresperuser,maxjobsperuser,"
+                "maxsubmitjobsperuser,grptres"
+            ),
             "sacctmgr_qos.txt",
         ),
     ],
 )
-def test_a_table_is_the_recorded_one(tmp_path, cluster: str, command: str, name: str) -> None:
+def test_a_table_is_the_recorded_one(tmp_path: Path, cluster: str, command: str, name: str) -> None:
     assert printed(tmp_path, cluster, command) == recorded(cluster, name)
 
 
-def test_the_long_partition_table_is_the_recorded_one_below_its_date(tmp_path, cluster: str) -> None:
+def test_the_long_partition_table_is_the_recorded_one_below_its_date(tmp_path: Path, cluster: str) -> None:
     ours = printed(tmp_path, cluster, "sinfo -a -l").splitlines()
     theirs = recorded(cluster, "sinfo_all.txt").splitlines()
 
@@ -106,23 +110,27 @@ def test_the_long_partition_table_is_the_recorded_one_below_its_date(tmp_path, c
     assert re.fullmatch(r"Sun Nov 29 16:57:\d\d 2026", ours[0])
 
 
-@pytest.mark.parametrize(("flag", "columns", "name"), [("-O", SINFO_LONG, "sinfo_N_O.txt"), ("-o", SINFO_O, "sinfo_N_o.txt")])
-def test_node_lines_are_the_recorded_ones(tmp_path, cluster: str, flag: str, columns: str, name: str) -> None:
-    """The real program leaves the order of one node's partitions to chance; the lines are compared as a set."""
+@pytest.mark.parametrize(
+    ("flag", "columns", "name"), [("-O", SINFO_LONG, "sinfo_N_O.txt"), ("-o", SINFO_O, "sinfo_N_o.txt")]
+)
+def test_node_lines_are_the_recorded_ones(
+    tmp_path: Path, cluster: str, flag: str, columns: str, name: str
+) -> None:
+    """The real program leaves the order of one node's partitions to chance: compared as a set of lines."""
     ours, theirs = printed(tmp_path, cluster, "sinfo -a -N", flag, columns), recorded(cluster, name)
 
     assert ours.splitlines()[0] == theirs.splitlines()[0]
     assert sorted(ours.splitlines()) == sorted(theirs.splitlines())
 
 
-def test_the_queue_is_the_recorded_one_in_every_short_column(tmp_path, cluster: str) -> None:
+def test_the_queue_is_the_recorded_one_in_every_short_column(tmp_path: Path, cluster: str) -> None:
     theirs = recorded(cluster, "squeue_o.txt")
     ours = printed(tmp_path, cluster, "squeue -a -h -o", SQUEUE_O)
 
     assert without_het(ours, cluster) == without_het(theirs, cluster)
 
 
-def test_the_queue_is_the_recorded_one_in_every_long_column(tmp_path, cluster: str) -> None:
+def test_the_queue_is_the_recorded_one_in_every_long_column(tmp_path: Path, cluster: str) -> None:
     theirs = recorded(cluster, "squeue_O.txt")
     now = moment(cluster, theirs, column=22, start=25)
     ours = printed(tmp_path, cluster, "squeue -a -O", SQUEUE_LONG, now=now)
@@ -130,7 +138,7 @@ def test_the_queue_is_the_recorded_one_in_every_long_column(tmp_path, cluster: s
     assert without_het(ours, cluster) == without_het(theirs, cluster)
 
 
-def test_the_plain_queue_is_the_recorded_one(tmp_path, cluster: str) -> None:
+def test_the_plain_queue_is_the_recorded_one(tmp_path: Path, cluster: str) -> None:
     theirs = recorded(cluster, "squeue.txt")
     running = next(line for line in theirs.splitlines() if re.search(r" R +\d+:\d\d ", line))
     used = re.search(r" R +(\S+) ", running)

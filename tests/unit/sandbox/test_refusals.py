@@ -10,7 +10,10 @@ FAILED = "sbatch: error: Batch job submission failed: "
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (("-p", "nosuch"), f"sbatch: error: invalid partition specified: nosuch\n{FAILED}Invalid partition name specified\n"),
+        (
+            ("-p", "nosuch"),
+            f"sbatch: error: invalid partition specified: nosuch\n{FAILED}Invalid partition name specified\n",
+        ),
         (("-A", "wrong"), f"{FAILED}Invalid account or account/partition combination specified\n"),
         (("-q", "wrong"), f"{FAILED}Invalid qos specification\n"),
         (("--gres=gpu:5",), f"{FAILED}Requested node configuration is not available\n"),
@@ -18,8 +21,10 @@ FAILED = "sbatch: error: Batch job submission failed: "
         (("--gres=fpga:1",), f"{FAILED}Invalid generic resource (gres) specification\n"),
         (
             ("--mem=900G",),
-            "sbatch: error: Memory specification can not be satisfied\n"
-            f"{FAILED}Requested node configuration is not available\n",
+            (
+                "sbatch: error: Memory specification can not be satisfied\n"
+                f"{FAILED}Requested node configuration is not available\n"
+            ),
         ),
         (("-N", "3"), f"{FAILED}Requested node configuration is not available\n"),
         (("-C", "nofeat"), f"{FAILED}Invalid feature specification\n"),
@@ -29,7 +34,10 @@ FAILED = "sbatch: error: Batch job submission failed: "
         (("-d", "afterwards:1"), f"{FAILED}Job dependency problem\n"),
         (("-t", "soon"), "sbatch: error: Invalid --time specification\n"),
         (("-n", "0"), 'sbatch: error: Invalid numeric value "0" for --ntasks.\n'),
-        (("--colour",), "sbatch: unrecognized option '--colour'\nTry \"sbatch --help\" for more information\n"),
+        (
+            ("--colour",),
+            "sbatch: unrecognized option '--colour'\nTry \"sbatch --help\" for more information\n",
+        ),
         (("-L", "matlab"), f"{FAILED}Invalid license specification\n"),
     ],
 )
@@ -75,7 +83,9 @@ def test_a_script_that_is_none_is_refused(site: Site, script: str, words: str) -
 
 
 def test_directives_end_at_the_first_command_and_yield_to_the_command_line(site: Site) -> None:
-    script = "#!/bin/bash\n#SBATCH -J mine --exclusiv\n##SBATCH -N 9\n#SBATCH -t 2:30 # so\ntrue\n#SBATCH -N 9\n"
+    script = (
+        "#!/bin/bash\n#SBATCH -J mine --exclusiv\n##SBATCH -N 9\n#SBATCH -t 2:30 # so\ntrue\n#SBATCH -N 9\n"
+    )
 
     site.run("sbatch", "-H", "-p", "cpu", "-J", "yours", stdin=script)
 
@@ -87,7 +97,10 @@ def test_directives_end_at_the_first_command_and_yield_to_the_command_line(site:
     [
         (("squeue", "-O", "JobID,Colour"), "squeue: error: Invalid job format specification: Colour\n"),
         (("squeue", "-o", "%i %H"), "squeue: error: Unrecognized job format specification: %H\n"),
-        (("squeue", "--json"), "squeue: unrecognized option '--json'\nTry \"squeue --help\" for more information\n"),
+        (
+            ("squeue", "--json"),
+            "squeue: unrecognized option '--json'\nTry \"squeue --help\" for more information\n",
+        ),
         (("squeue", "-j", "99999"), "slurm_load_jobs error: Invalid job id specified\n"),
         (("squeue", "-u", "nobody-here"), "squeue: error: Invalid user: nobody-here\n"),
         (("sinfo", "-O", "Colour"), "sinfo: error: Invalid node format specification: Colour\n"),
@@ -95,7 +108,10 @@ def test_directives_end_at_the_first_command_and_yield_to_the_command_line(site:
         (("scontrol", "show", "node", "zz9"), "Node zz9 not found\n"),
         (("scontrol", "show", "job", "99999"), "slurm_load_jobs error: Invalid job id specified\n"),
         (("scontrol", "dance"), "invalid keyword: dance\n"),
-        (("scontrol", "update", "NodeName=g01", "State=DRAIN", "Reason=x"), "slurm_update error: Access/permission denied\n"),
+        (
+            ("scontrol", "update", "NodeName=g01", "State=DRAIN", "Reason=x"),
+            "slurm_update error: Access/permission denied\n",
+        ),
         (("sacctmgr", "add", "user", "x"), "sacctmgr: error: add: Access/permission denied\n"),
     ],
 )

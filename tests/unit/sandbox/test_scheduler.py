@@ -104,7 +104,9 @@ def test_no_node_is_ever_given_away_twice(jobs: list[Job], steps: list[int], bro
         advance(made, now)
         assert overcommitted(made) == []
         assert all(each.reason not in {"", "None"} for each in made.jobs if each.state == "PENDING")
-        assert not any("g01" in each.alloc for each in made.jobs if broken and number >= 1 and each.state == "RUNNING")
+        assert not any(
+            "g01" in each.alloc for each in made.jobs if broken and number >= 1 and each.state == "RUNNING"
+        )
 
 
 @settings(max_examples=40, deadline=None)
@@ -116,7 +118,7 @@ def test_the_first_in_the_queue_waits_only_when_it_does_not_fit(jobs: list[Job])
 
     for first in waiting[:1]:
         part = made.partitions[first.partition]
-        assert place(made, first, part, made.used(), NOW, {}) is None
+        assert place(made, first, part, made.used(), NOW, kept={}) is None
         assert first.reason in {"Resources", "Nodes_required_for_job_are_DOWN"}
 
 
@@ -180,7 +182,9 @@ def test_limits_of_qos_and_account_hold_jobs_back_by_name() -> None:
 def test_no_job_runs_into_maintenance() -> None:
     made = cluster(job(limit=3600), job(limit=600), job(limit=3600, partitions=["cpu"], partition="cpu"))
     made.reservations = [
-        Reservation(name="m", start=NOW + 1800, end=NOW + 5400, nodes=["g01", "g02"], flags=["MAINT"], users=["root"])
+        Reservation(
+            name="m", start=NOW + 1800, end=NOW + 5400, nodes=["g01", "g02"], flags=["MAINT"], users=["root"]
+        )
     ]
 
     schedule(made, NOW)
@@ -208,6 +212,15 @@ def test_a_higher_tier_requeues_jobs_of_a_preemptible_partition() -> None:
     assert overcommitted(made) == []
 
 
+def test_memory_is_packed_as_strictly_as_cpus() -> None:
+    made = cluster(*(job(cpus=5, mem_cpu=8000, want_nodes=["g01"]) for _ in range(2)))
+
+    schedule(made, NOW)
+
+    assert [each.state for each in made.jobs] == ["RUNNING", "PENDING"]
+    assert made.jobs[0].alloc == {"g01": (5, 40000, [])}
+
+
 def test_whole_node_partitions_give_whole_nodes() -> None:
     made = cluster(job(partitions=["whole"], partition="whole"), job(partitions=["cpu"], partition="cpu"))
 
@@ -221,7 +234,13 @@ def test_whole_node_partitions_give_whole_nodes() -> None:
 def test_a_pass_over_a_thousand_waiting_jobs_takes_a_moment() -> None:
     made = build(DELTA, NOW)
     made.jobs = [
-        job(cpus=8, gpus_node=1 + n % 4, limit=600 * (1 + n % 20), partitions=["gpuA100x4"], partition="gpuA100x4")
+        job(
+            cpus=8,
+            gpus_node=1 + n % 4,
+            limit=600 * (1 + n % 20),
+            partitions=["gpuA100x4"],
+            partition="gpuA100x4",
+        )
         for n in range(1000)
     ]
     for number, each in enumerate(made.jobs, start=1):
