@@ -64,7 +64,7 @@ def test_from_sign_in_to_a_result(watched: Watched, mira: User, tmp_path: Path) 
     work_until(task, "succeeded")
     watched.changed()
     page.locator(".state-line .tag", has_text="Succeeded").wait_for()
-    page.get_by_text("result.txt").wait_for()
+    page.get_by_role("cell", name="result.txt").wait_for()
     page.get_by_role("link", name="stdout").click()
     page.get_by_text("hello from gpu").wait_for()
     assert page.locator("#task").get_attribute("hx-get") is None
@@ -143,7 +143,7 @@ def test_everything_works_without_scripts(plain: Watched, mira: User, tmp_path: 
     page.get_by_text("would be chosen").wait_for()
     page.get_by_role("button", name="Submit", exact=True).click()
     page.get_by_role("heading", name="echo").wait_for()
-    page.locator("summary", has_text="Cancel").click()
+    page.locator(".confirm summary").click()
     page.get_by_role("button", name="Yes, cancel it").click()
 
     page.locator(".state-line .tag", has_text="Cancelled").wait_for()
