@@ -115,7 +115,7 @@ class TaskForm(forms.Form):
     variables = _lines(_("Variables"), placeholder="OMP_NUM_THREADS=8", help_text=_("One NAME=value a line."))
     setup = _lines(_("Set-up lines"), help_text=_("Run before the work, as they are."))
     workdir = _text(_("Working directory"), help_text=_("Empty: a fresh directory of the task."))
-    max_attempts = _text(_("Attempts, at most"), placeholder="1")
+    max_attempts = _text(_("Attempts, at most"), placeholder="3")
     once = forms.CharField(required=False, max_length=64, widget=forms.HiddenInput)
 
     def clean(self) -> dict[str, Any]:

@@ -78,15 +78,18 @@
 
   // Log tails stay at their end while the reader is there; new events flash once.
   let newest = Math.max(0, ...[...document.querySelectorAll("[data-seq]")].map((row) => Number(row.dataset.seq)));
-  let following = new Set();
+  let places = new Map();
   const atEnd = (log) => log.scrollHeight - log.scrollTop - log.clientHeight < 24;
   const toEnd = (log) => { log.scrollTop = log.scrollHeight; };
-  document.querySelectorAll(".log[data-follow]").forEach(toEnd);
+  document.querySelectorAll("pre.log").forEach(toEnd);
   document.addEventListener("htmx:before:swap", () => {
-    following = new Set([...document.querySelectorAll(".log[data-follow]")].filter(atEnd).map((log) => log.id));
+    places = new Map([...document.querySelectorAll("pre.log")].map((log) => [log.id, atEnd(log) ? null : log.scrollTop]));
   });
   document.addEventListener("htmx:after:swap", () => {
-    document.querySelectorAll(".log[data-follow]").forEach((log) => { if (following.has(log.id)) toEnd(log); });
+    for (const log of document.querySelectorAll("pre.log")) {
+      const place = places.get(log.id);
+      if (typeof place === "number") log.scrollTop = place; else toEnd(log);
+    }
     let seen = newest;
     for (const row of document.querySelectorAll("[data-seq]")) {
       const seq = Number(row.dataset.seq);

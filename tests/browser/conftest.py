@@ -5,31 +5,88 @@ import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, ConsoleMessage, Page, Request
+
 ARTIFACTS = Path(__file__).resolve().parents[2] / "test-artifacts"
 FLAGS = (
-    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
-    "--disable-background-networking", "--disable-component-update", "--disable-sync",
-)  # fmt: skip
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+VIEWPORTS = {"wide": (1440, 900), "tablet": (820, 1100), "phone": (390, 844)}
 
 
 @dataclass
 class Watched:
-    """A page, and all that went wrong or went elsewhere in it."""
+    """A page, and all that went wrong in it or went elsewhere."""
 
-    page: object
+    page: "Page"
     base: str
     faults: list[str] = field(default_factory=list)
 
+    def __post_init__(self) -> None:
+        self.page.on("console", self._heard)
+        self.page.on("pageerror", lambda error: self.faults.append(f"error: {error}"))
+        self.page.on("request", self._asked)
+        # The test server has no asynchronous side; the stream is tested where it is served.
+        self.page.route("**/api/v1/events/stream", lambda route: route.fulfill(status=204))
+
+    def _heard(self, message: "ConsoleMessage") -> None:
+        if message.type in {"error", "warning"}:
+            self.faults.append(f"{message.type}: {message.text}")
+
+    def _asked(self, request: "Request") -> None:
+        if not request.url.startswith((self.base, "data:", "blob:")):
+            self.faults.append(f"request to {request.url}")
+
+    def goto(self, path: str) -> None:
+        """Open a path of the server under test."""
+        self.page.goto(f"{self.base}{path}")
+
+    def sign_in(self, name: str, password: str) -> None:
+        """Sign in by the form, as a person does."""
+        self.goto("/sign-in/")
+        self.page.get_by_label("User name").fill(name)
+        self.page.get_by_label("Password").fill(password)
+        self.page.get_by_role("button", name="Sign in", exact=True).click()
+
+    def changed(self) -> None:
+        """Say what the event stream says: something happened."""
+        self.page.evaluate("document.body.dispatchEvent(new CustomEvent('facet:changed'))")
+
+    def overflow(self) -> int:
+        """Return by how many pixels the page is wider than its window."""
+        wider = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+        return int(self.page.evaluate(wider))
+
+    def shoot(self, name: str) -> None:
+        """Keep pictures of the page in every viewport, light and dark."""
+        ARTIFACTS.mkdir(exist_ok=True)
+        for kind, (width, height) in VIEWPORTS.items():
+            self.page.set_viewport_size({"width": width, "height": height})
+            for scheme in ("light", "dark"):
+                self.page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]  # a literal
+                self.page.screenshot(path=str(ARTIFACTS / f"{name}-{kind}-{scheme}.png"), full_page=True)
+        self.page.emulate_media(color_scheme="light")
+        self.page.set_viewport_size({"width": 1440, "height": 900})
+
 
 @pytest.fixture(scope="session")
-def chromium() -> Iterator[object]:
-    """Debian's Chromium, headless."""
+def chromium() -> "Iterator[Browser]":
+    """Debian's Chromium, headless, with a profile of its own."""
     program = shutil.which("chromium")
     if program is None:
-        pytest.skip("no /usr/bin/chromium: install Debian's `chromium` to run the browser tests")
+        pytest.skip("no chromium on the PATH: install Debian's `chromium` to run the browser tests")
     playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     # Playwright's synchronous interface keeps a loop in this thread, where Django would refuse the database.
     os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "1"
@@ -38,3 +95,25 @@ def chromium() -> Iterator[object]:
         yield browser
         browser.close()
     del os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"]
+
+
+@pytest.fixture
+def watched(chromium: "Browser", live_server: Any) -> Iterator[Watched]:
+    """A page on the live server; the test fails for any console error or request elsewhere."""
+    context = chromium.new_context(viewport={"width": 1440, "height": 900}, color_scheme="light")
+    context.set_default_timeout(15_000)
+    seen = Watched(context.new_page(), live_server.url)
+    yield seen
+    context.close()
+    assert seen.faults == []
+
+
+@pytest.fixture
+def plain(chromium: "Browser", live_server: Any) -> Iterator[Watched]:
+    """The same without scripts."""
+    context = chromium.new_context(java_script_enabled=False)
+    context.set_default_timeout(15_000)
+    seen = Watched(context.new_page(), live_server.url)
+    yield seen
+    context.close()
+    assert seen.faults == []

@@ -144,7 +144,7 @@ def _feasible(
     bar: TimeBar | None,
 ) -> Candidate:
     finish = decision.generated_at + timedelta(seconds=c.estimates.completion_s) if c.estimates else None
-    notes = [c.sizing.why if c.sizing and c.sizing.from_ != c.sizing.to else "", c.tie_break or ""]
+    notes = [c.sizing.why if c.sizing and _was_sized(c.sizing) else "", c.tie_break or ""]
     return Candidate(
         ref=_ref(c.system, refs),
         partition=c.partition,
@@ -160,6 +160,11 @@ def _feasible(
         reasons=(),
         note=" ".join(note for note in notes if note),
     )
+
+
+def _was_sized(sizing: placement.Sizing) -> bool:
+    """Return whether the granted size is not simply what was asked for."""
+    return (sizing.from_.gpus, sizing.from_.cpus) != (sizing.to.gpus, sizing.to.cpus)
 
 
 def _is_chosen(c: placement.Candidate, selected: placement.Selected | None) -> bool:

@@ -14,6 +14,8 @@ STEPS_S = (
 )  # fmt: skip
 """Distances between ticks that people read easily."""
 MAX_TICKS = 8
+BESIDE_NOW = 8
+"""Ticks nearer to the now-label than this, in percent of the axis, would lie under it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,11 +103,13 @@ def timeline(attempts: Sequence[AttemptFacts], *, now: datetime) -> Timeline | N
         return round(100 * (at - start).total_seconds() / length, 2)
 
     count = round(length / step)
-    ticks = tuple((round(100 * k / count, 2), start + timedelta(seconds=k * step)) for k in range(1, count))
+    now_x = x(now) if running and start <= now <= end else None
+    every = ((round(100 * k / count, 2), start + timedelta(seconds=k * step)) for k in range(1, count))
+    ticks = tuple(tick for tick in every if now_x is None or abs(tick[0] - now_x) > BESIDE_NOW)
     return Timeline(
         ticks=ticks,
         columns=count,
-        now_x=x(now) if running and start <= now <= end else None,
+        now_x=now_x,
         now=now,
         lanes=tuple(Lane(a, _predicted(a, x), _actual(a, x, now=now)) for a in attempts),
     )

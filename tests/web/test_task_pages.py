@@ -1,0 +1,280 @@
+"""The task and event pages: what they show, to whom, and what their buttons do."""
+
+import re
+from datetime import datetime, timedelta
+
+import pytest
+from django.contrib.auth.models import User
+from django.db import connection
+from django.test import Client
+from pytest_django import DjangoAssertNumQueries
+
+from orchestrator.lifecycle import AttemptState, Cause, TaskState
+from orchestrator.models import Task
+from orchestrator.services.manifests import keep_manifest
+from orchestrator.services.moves import move_attempt, move_task
+from orchestrator.services.tasks import submit_task
+from providers.types import FileEntry
+
+pytestmark = pytest.mark.django_db
+
+
+def submit(user: User, name: str, now: datetime, **more: object) -> Task:
+    """Submit one task that needs a GPU; events get their places, as at a commit."""
+    given = {
+        "name": name,
+        "command": ["python", "train.py"],
+        "envelope": {"gpus": 1, "walltime_s": 3600},
+        **more,
+    }
+    task = submit_task(user, given, actor="user:mira", now=now).task
+    with connection.cursor() as cursor:
+        cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")
+        cursor.execute("SET CONSTRAINTS ALL DEFERRED")
+    return task
+
+
+def start(task: Task, now: datetime) -> None:
+    """Have the accepted attempt run for ten minutes."""
+    attempt = task.attempt
+    assert attempt is not None
+    for state in (AttemptState.DISPATCHING, AttemptState.SUBMITTED):
+        move_attempt(attempt, state, now=now, submitted_at=now - timedelta(minutes=12), job_id="4711")
+    move_attempt(attempt, AttemptState.RUNNING, now=now, started_at=now - timedelta(minutes=10))
+    for target in (TaskState.SUBMITTED, TaskState.PENDING, TaskState.RUNNING):
+        move_task(task, target, now=now)
+
+
+def test_the_list_says_what_to_do_when_there_is_nothing(browser: Client) -> None:
+    page = browser.get("/tasks/").text
+
+    assert "No task yet" in page
+    assert "Submit the first one" in page
+
+
+def test_the_list_shows_state_place_and_shape(federation: User, browser: Client, now: datetime) -> None:
+    start(submit(federation, "md-equil", now), now)
+
+    page = browser.get("/tasks/").text
+
+    assert "md-equil" in page
+    assert re.search(r'class="tag accent turning">.*?Running', page, re.DOTALL)
+    assert "1 node · 1 GPU · 1 CPU · 1 h" in page
+    assert re.search(r"Running on Anvil gpu for 10 min; should end in about", page)
+
+
+@pytest.mark.parametrize(
+    ("query", "names"),
+    [
+        ("", ["second", "first"]),
+        ("q=sec", ["second"]),
+        ("q=nothing", []),
+        ("state=active", ["second"]),
+        ("state=cancelled", ["first"]),
+        ("system=anvil", ["second", "first"]),
+        ("system=delta", []),
+        ("state=wibble", []),
+    ],
+)
+def test_the_list_is_filtered(
+    federation: User, browser: Client, now: datetime, query: str, names: list[str]
+) -> None:
+    first = submit(federation, "first", now)
+    submit(federation, "second", now)
+    browser.post(f"/tasks/{first.handle}/cancel/")
+
+    page = browser.get(f"/tasks/?{query}").text
+
+    assert re.findall(r'class="name" href="[^"]+">(\w+)<', page) == names
+    assert ("No task fits" in page) == (not names)
+
+
+def test_the_list_goes_on_from_a_cursor(
+    federation: User, browser: Client, now: datetime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("portal.web.tasks.PAGE_SIZE", 2)
+    for name in ("one", "two", "three"):
+        submit(federation, name, now)
+
+    first = browser.get("/tasks/?q=o").text + browser.get("/tasks/").text
+    older = re.search(r'href="\?(cursor=[^"]+)" rel="next"', first)
+    assert older is not None
+    second = browser.get(f"/tasks/?{older[1]}").text
+
+    assert re.findall(r'class="name" href="[^"]+">(\w+)<', second) == ["one"]
+    assert "Newest" in second
+
+
+def test_a_running_task_shows_its_timeline_decision_and_events(
+    federation: User, browser: Client, now: datetime
+) -> None:
+    task = submit(federation, "md-equil", now)
+    start(task, now)
+
+    page = browser.get(f"/tasks/{task.handle}/").text
+
+    assert 'class="span running"' in page
+    assert 'class="span planned"' in page
+    assert 'class="now-line"' in page
+    assert "Chosen" in page
+    assert "Anvil gpu is chosen" in page
+    assert "md-equil accepted" in page
+    assert "4711" in page
+    assert f"/api/v1/tasks/{task.handle}" in page
+    assert 'hx-trigger="facet:changed from:body, every 15s"' in page
+
+
+def test_the_envelope_stands_as_written_beside_as_understood(
+    federation: User, browser: Client, now: datetime
+) -> None:
+    task = submit(federation, "a", now, envelope={"gpus": 1, "walltime_s": "2:00:00", "memory_mib": "64G"})
+
+    page = browser.get(f"/tasks/{task.handle}/").text
+
+    rows = dict(re.findall(r'<td class="mono">(\w+)</td><td class="break">(.*?)</td>', page))
+    assert (rows["walltime_s"], rows["memory_mib"], rows["cpus"]) == ("2:00:00", "64G", "–")
+    assert '<span class="changed">2 h</span>' in page
+    assert '<span class="changed">64 GiB</span>' in page
+
+
+def test_a_finished_task_shows_what_it_left_and_moves_no_more(
+    federation: User, browser: Client, now: datetime
+) -> None:
+    task = submit(federation, "done", now)
+    start(task, now)
+    attempt = task.attempt
+    assert attempt is not None
+    move_attempt(attempt, AttemptState.SUCCEEDED, now=now, ended_at=now, finished_at=now, exit_code=0)
+    move_task(task, TaskState.SUCCEEDED, now=now, finished_at=now)
+    attempt.refresh_from_db()
+    keep_manifest(task, attempt, (FileEntry(path="out.dat", bytes=2048, sha256="ab" * 32),), now=now)
+
+    page = browser.get(f"/tasks/{task.handle}/").text
+
+    assert "Succeeded on Anvil gpu after running for 10 min." in page
+    assert "exit code 0" in re.sub(r"<[^>]+>", "", page)
+    assert "out.dat" in page
+    assert "2 KiB" in page
+    assert "ab" * 5 + "…" in page
+    assert "every 15s" not in page
+    assert "Yes, cancel it" not in page
+
+
+def test_a_failed_attempt_is_outlined_with_its_cause(
+    federation: User, browser: Client, now: datetime
+) -> None:
+    task = submit(federation, "oom", now)
+    start(task, now)
+    assert task.attempt is not None
+    move_attempt(
+        task.attempt, AttemptState.FAILED, now=now, cause=Cause.OUT_OF_MEMORY, ended_at=now, finished_at=now
+    )
+
+    page = browser.get(f"/tasks/{task.handle}/").text
+
+    assert 'class="span failed"' in page
+    assert "Failed: out of memory" in page
+
+
+def test_a_task_that_fits_nowhere_says_the_smallest_change(
+    federation: User, browser: Client, now: datetime
+) -> None:
+    task = submit(federation, "long", now, envelope={"gpus": 1, "walltime_s": 10 * 86_400})
+
+    page = browser.get(f"/tasks/{task.handle}/").text
+
+    assert "Nowhere to run" in page
+    assert "comes closest" in page
+    assert "Not tried yet" in page
+
+
+def test_another_users_task_is_not_found_whatever_is_asked(
+    federation: User, browser: Client, kofi: User, now: datetime
+) -> None:
+    task = submit(federation, "mine", now)
+    browser.force_login(kofi)
+
+    assert browser.get(f"/tasks/{task.handle}/").status_code == 404
+    assert browser.get(f"/tasks/{task.handle}/?part=log&stream=stdout").status_code == 404
+    assert browser.post(f"/tasks/{task.handle}/cancel/").status_code == 404
+    assert browser.post(f"/tasks/{task.handle}/replan/").status_code == 404
+    assert "mine" not in browser.get("/tasks/").text
+    assert "mine accepted" not in browser.get("/events/").text
+
+
+def test_cancelling_ends_what_was_not_sent(federation: User, browser: Client, now: datetime) -> None:
+    task = submit(federation, "typo", now)
+
+    answer = browser.post(f"/tasks/{task.handle}/cancel/", follow=True)
+
+    task.refresh_from_db()
+    assert task.state == "cancelled"
+    assert "Cancelled" in answer.text
+
+
+def test_actions_need_a_post(federation: User, browser: Client, now: datetime) -> None:
+    task = submit(federation, "a", now)
+
+    assert browser.get(f"/tasks/{task.handle}/cancel/").status_code == 405
+    assert browser.get(f"/tasks/{task.handle}/replan/").status_code == 405
+
+
+def test_a_running_task_stays_where_it_is_and_says_so(
+    federation: User, browser: Client, now: datetime
+) -> None:
+    task = submit(federation, "busy", now)
+    start(task, now)
+
+    answer = browser.post(f"/tasks/{task.handle}/replan/", follow=True)
+
+    assert "is running and stays where it is. Cancel it first" in answer.text
+
+
+def test_placing_again_makes_a_second_attempt(federation: User, browser: Client, now: datetime) -> None:
+    task = submit(federation, "again", now)
+
+    browser.post(f"/tasks/{task.handle}/replan/")
+
+    assert list(task.attempts.order_by("number").values_list("state", flat=True)) == ["superseded", "planned"]
+
+
+def test_output_that_is_not_there_yet_is_no_fault(federation: User, browser: Client, now: datetime) -> None:
+    task = submit(federation, "quiet", now)
+
+    part = browser.get(f"/tasks/{task.handle}/?part=log&stream=stderr").text
+
+    assert part.lstrip().startswith('<section class="card" id="log"')
+    assert "Nothing was written yet." in part
+    assert 'hx-trigger="every 4s"' in part
+
+
+def test_events_are_listed_newest_first_and_filtered(
+    federation: User, browser: Client, now: datetime
+) -> None:
+    submit(federation, "md-equil", now)
+
+    everything = [int(n) for n in re.findall(r'data-seq="(\d+)"', browser.get("/events/").text)]
+    accepted = browser.get("/events/?type=task.accepted").text
+
+    assert everything == sorted(everything, reverse=True)
+    assert len(everything) >= 2
+    assert re.findall(r"md-equil \w+", accepted) == ["md-equil accepted"]
+
+
+def test_words_of_users_cannot_become_markup(federation: User, browser: Client, now: datetime) -> None:
+    task = submit(federation, "<script>alert(1)</script>", now, objective="<img src=x onerror=alert(1)>")
+
+    for address in ("/tasks/", f"/tasks/{task.handle}/", "/events/"):
+        page = browser.get(address).text
+        assert "<script>alert" not in page
+        assert "<img src=x" not in page
+
+
+def test_pages_ask_a_bounded_number_of_questions(
+    federation: User, browser: Client, now: datetime, django_assert_max_num_queries: DjangoAssertNumQueries
+) -> None:
+    made = [submit(federation, f"t{number}", now) for number in range(6)]
+
+    for address, most in (("/tasks/", 6), (f"/tasks/{made[0].handle}/", 10), ("/events/", 6)):
+        with django_assert_max_num_queries(most):
+            browser.get(address)
