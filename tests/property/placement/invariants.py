@@ -224,7 +224,7 @@ def a_reserved_choice_is_planned_behind(request: Envelope, views: list[ResourceR
         assert won.credit_left is None or spent[key] <= won.credit_left
 
 
-EDITABLE = {"wall_time_over_limit", "accelerator_type", "charge_over_cap", "nodes", "max_nodes", "max_gpus"}
+EDITABLE = {"wall_time_over_limit", "accelerator_type", "charge_over_cap", "max_nodes", "max_gpus"}
 """Codes that a change of the envelope always answers."""
 
 
