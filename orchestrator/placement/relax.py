@@ -114,7 +114,10 @@ def edit_for(envelope: Envelope, record: ResourceRecord, failed: Rejection) -> E
         "maintenance_window": "walltime_s",
     }
     if failed.code in numbers:
-        return _lower(envelope, numbers[failed.code], failed.observed)
+        name = numbers[failed.code]
+        if name == "nodes" and envelope.nodes is None:
+            return _fewer_nodes(envelope, failed)
+        return _lower(envelope, name, failed.observed)
     if failed.code == "charge_over_cap":
         return _raise_cap(envelope, record, failed)
     if failed.code == "credit_exceeded":
@@ -138,6 +141,16 @@ def _lower(envelope: Envelope, name: str, most: Figure) -> Edit | None:
     lowered = Range(min=most, max=bounds.max)
     cost = (bounds.min - most) / max(bounds.min, 1)
     return _edit(envelope, name, lowered, change=(bounds.min, most), cost=cost, label=f"{name}.min")
+
+
+def _fewer_nodes(envelope: Envelope, failed: Rejection) -> Edit | None:
+    """Lower what decides the number of nodes, in proportion to the nodes there are: GPUs, else CPUs."""
+    needed, most = failed.required, failed.observed
+    if not isinstance(needed, int) or not isinstance(most, int) or needed < 1:
+        return None
+    name = "gpus" if envelope.gpus.min > 0 else "cpus"
+    least: int = getattr(envelope, name).min
+    return _lower(envelope, name, least * most // needed)
 
 
 def _range(bounds: Range) -> str:

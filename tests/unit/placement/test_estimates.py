@@ -179,16 +179,24 @@ def test_own_starts_move_the_latency_towards_what_was_seen() -> None:
         (Runtime(estimate_s=1000), bounds(1), 1000),
         (Runtime(estimate_s=1000, scaling=Scaling(serial_fraction=0.0)), bounds(1, 4), 250),
         (Runtime(estimate_s=1000, scaling=Scaling(serial_fraction=0.2)), bounds(1, 4), 400),
-        (Runtime(estimate_s=1000, at=RuntimeAt(gpus=2), scaling=Scaling(serial_fraction=0.0)), bounds(4), 500),
         (
-            Runtime(scaling=Scaling(points=(ScalingPoint(gpus=1, runtime_s=1600), ScalingPoint(gpus=4, runtime_s=400)))),
+            Runtime(estimate_s=1000, at=RuntimeAt(gpus=2), scaling=Scaling(serial_fraction=0.0)),
+            bounds(4),
+            500,
+        ),
+        (
+            Runtime(
+                scaling=Scaling(
+                    points=(ScalingPoint(gpus=1, runtime_s=1600), ScalingPoint(gpus=4, runtime_s=400))
+                )
+            ),
             bounds(2),
             800,
         ),
         (Runtime(scaling=Scaling(points=(ScalingPoint(gpus=2, runtime_s=600),))), bounds(1), 1200),
         (Runtime(scaling=Scaling(points=(ScalingPoint(gpus=2, runtime_s=600),))), bounds(4), 600),
     ],
-)  # fmt: skip
+)
 def test_a_declared_runtime_is_brought_to_the_size(runtime: Runtime, gpus: Any, expected: int) -> None:
     found = estimates(record(), envelope(runtime=runtime, gpus=gpus))
 

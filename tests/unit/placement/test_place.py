@@ -256,6 +256,7 @@ def test_the_smallest_change_is_found_and_verified() -> None:
     ("changes", "asked", "fields"),
     [
         ({}, {"gpus": bounds(16)}, ["gpus.min"]),
+        ({"max_nodes": 1}, {"gpus": bounds(8)}, ["gpus.min"]),
         ({}, {"architecture": ("aarch64",)}, ["architecture"]),
         ({}, {"accelerator": Accelerator(types=("h100",))}, ["accelerator.types"]),
         ({}, {"accelerator": Accelerator(min_memory_mib=80_000)}, ["accelerator.min_memory_mib"]),
