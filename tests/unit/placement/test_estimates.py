@@ -292,3 +292,47 @@ def test_decisions_name_their_model() -> None:
     decision: Decision = place(envelope(), [record()], now=NOW, model=PlacementModel(version="v7"))
 
     assert decision.model_version == "v7"
+
+
+@pytest.mark.parametrize("limit", [None, 0, -1])
+def test_a_job_without_a_sensible_limit_is_taken_to_use_the_partitions(limit: int | None) -> None:
+    shares = [replace(running(name), walltime_s=limit) for name in ("n1", "n2")]
+
+    assert estimates(full(*shares, max_walltime_s=7200)).wait.plan_limits_s == 7200 - 600
+
+
+@pytest.mark.parametrize("limit", [None, 0, -1])
+def test_a_waiting_job_without_a_sensible_limit_too(limit: int | None) -> None:
+    view = full(running("n1"), running("n2", ends_in_s=90_000), waiting=(pending(walltime_s=limit),))
+
+    assert estimates(replace(view, max_walltime_s=7200)).wait.plan_limits_s == 3600 + 7200
+
+
+def test_a_job_that_starts_in_the_future_by_the_sites_clock_starts_now() -> None:
+    shares = [replace(running(name), start_at=NOW + timedelta(hours=1)) for name in ("n1", "n2")]
+
+    assert estimates(full(*shares)).wait.plan_limits_s == 4200
+
+
+def test_hidden_priorities_put_everybody_ahead_by_submission() -> None:
+    waiting = (pending(priority=None), pending(priority=None, is_eligible=False))
+
+    found = estimates(full(running("n1"), running("n2", ends_in_s=90_000), waiting=waiting))
+
+    assert (found.wait.plan_limits_s, found.wait.somebody_ahead) == (7200, True)
+
+
+def test_what_is_taken_by_nobody_seen_is_freed_at_the_longest_wall_time() -> None:
+    assert estimates(full(max_walltime_s=5000)).wait.plan_limits_s == 5000
+
+
+def test_a_node_that_is_up_but_not_usable_is_back_after_ten_minutes() -> None:
+    view = record(nodes=(busy("n1", is_usable=False),))
+
+    assert estimates(view).wait.plan_limits_s == 600
+
+
+def test_a_job_that_fits_no_node_holds_nothing_up() -> None:
+    view = record(queue=PartitionQueue(pending=(pending(nodes=50, cpus=50, gpus=50),)), own_priority=1)
+
+    assert estimates(view).wait.plan_limits_s == 0
