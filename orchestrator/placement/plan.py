@@ -187,7 +187,7 @@ def build_plan(record: ResourceRecord, *, now: datetime, model: PlacementModel) 
     index_of = {(k.cpus, k.memory_mib, k.gpus, k.gpu_type, k.gpu_memory_mib): k.index for k in kinds}
     for job in jobs:
         need = _need_of_pending(job, kinds)
-        limit_s = job.walltime_s or record.max_walltime_s or UNLIMITED_S
+        limit_s = limit_of(job.walltime_s, record)
         limits.reserve(need, limit_s)
         mean_s = -(-int(limit_s * used(job.user, 0.0)) // GRAIN_S) * GRAIN_S
         means.reserve(need, max(GRAIN_S, mean_s))
@@ -215,7 +215,7 @@ class _EndOf:
     used_frac: Callable[[str | None, float], float]
 
     def __call__(self, share: RunningShare) -> int:
-        limit_s = share.walltime_s or self.record.max_walltime_s or UNLIMITED_S
+        limit_s = limit_of(share.walltime_s, self.record)
         elapsed_s = 0
         if share.start_at is not None:
             elapsed_s = max(0, int((self.now - share.start_at).total_seconds()))
@@ -223,6 +223,13 @@ class _EndOf:
             return PAST_END_S
         used = self.used_frac(share.user, elapsed_s / limit_s)
         return max(PAST_END_S, int(limit_s * used) - elapsed_s)
+
+
+def limit_of(walltime_s: int | None, record: ResourceRecord) -> int:
+    """Return a job's time limit; where it has none, or one that makes no sense, the partition's."""
+    if walltime_s is not None and walltime_s > 0:
+        return walltime_s
+    return record.max_walltime_s or UNLIMITED_S
 
 
 def own_priority(record: ResourceRecord, *, now: datetime) -> int | None:
@@ -261,7 +268,7 @@ def jobs_ahead(
         served.extend([job] * min(job.count, depth - len(served)))
         if len(served) >= depth:
             break
-    return served, sum(job.count for job in before)
+    return served, sum(max(job.count, 0) for job in before)
 
 
 def _need_of_pending(job: PendingShare, kinds: tuple[NodeKind, ...]) -> Need:

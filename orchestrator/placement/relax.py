@@ -43,34 +43,44 @@ def closest_change(question: Question, judged: Iterable[Judged]) -> Closest | No
 
 
 def _changes_for(question: Question, judged: Judged) -> tuple[float, Closest]:
+    """Return what helps one record and its cost: edits until it is feasible or only acts outside are left."""
     record, rejections = judged.record, judged.rejections
-    envelope, changes, cost, outside = question.envelope, dict[str | int, Change](), 0.0, False
+    envelope, changes, cost = question.envelope, dict[str, Change](), 0.0
     for _ in range(ROUNDS):
-        edited = False
+        edited = envelope
         for each in rejections:
-            edit = edit_for(envelope, record, each)
-            if edit is None:
-                if each.code not in changes:
-                    changes[each.code] = Change(
-                        field=None, code=each.code, current=each.observed, proposed=each.required,
-                        sentence=each.remedy,
-                    )  # fmt: skip
-                    cost, outside = cost + OUTSIDE_COST, True
-                continue
-            edited, envelope, cost = True, edit.envelope, cost + edit.cost
-            first = changes.get(edit.field)
-            current = first.current if first is not None else edit.current
-            changes[edit.field] = Change(
-                field=edit.field, code=each.code, current=current, proposed=edit.proposed,
-                sentence=f"Change {edit.field} from {_say(current)} to {_say(edit.proposed)}.",
-            )  # fmt: skip
-        if not edited:
+            edit = edit_for(edited, record, each)
+            if edit is not None:
+                edited, cost = edit.envelope, cost + edit.cost
+                changes[edit.field] = _change(edit, each.code, changes.get(edit.field))
+        if edited == envelope:
             break
+        envelope = edited
         again = judge(replace(question, envelope=envelope), record)
         rejections = again.rejections
         if again.best is not None:
             return cost, _closest(record, changes.values(), verified=True)
-    return cost + (0 if outside else OUTSIDE_COST), _closest(record, changes.values(), verified=False)
+    outside = [_act(each) for each in rejections]
+    cost += OUTSIDE_COST * max(1, len(outside))
+    return cost, _closest(record, [*changes.values(), *outside], verified=False)
+
+
+def _change(edit: Edit, code: str, before: Change | None) -> Change:
+    """Return an edit as a change, from where the field stood before any edit."""
+    current = edit.current if before is None else before.current
+    sentence = f"Change {edit.field} from {_say(current)} to {_say(edit.proposed)}."
+    return Change(field=edit.field, code=code, current=current, proposed=edit.proposed, sentence=sentence)
+
+
+def _act(failed: Rejection) -> Change:
+    """Return a rejection that no edit answers as an act outside of the envelope."""
+    return Change(
+        field=None,
+        code=failed.code,
+        current=failed.observed,
+        proposed=failed.required,
+        sentence=failed.remedy,
+    )
 
 
 def _closest(record: ResourceRecord, changes: Iterable[Change], *, verified: bool) -> Closest:
@@ -104,7 +114,10 @@ def edit_for(envelope: Envelope, record: ResourceRecord, failed: Rejection) -> E
         "maintenance_window": "walltime_s",
     }
     if failed.code in numbers:
-        return _lower(envelope, numbers[failed.code], failed.observed)
+        name = numbers[failed.code]
+        if name == "nodes" and envelope.nodes is None:
+            return _fewer_nodes(envelope, failed)
+        return _lower(envelope, name, failed.observed)
     if failed.code == "charge_over_cap":
         return _raise_cap(envelope, record, failed)
     if failed.code == "credit_exceeded":
@@ -128,6 +141,16 @@ def _lower(envelope: Envelope, name: str, most: Figure) -> Edit | None:
     lowered = Range(min=most, max=bounds.max)
     cost = (bounds.min - most) / max(bounds.min, 1)
     return _edit(envelope, name, lowered, change=(bounds.min, most), cost=cost, label=f"{name}.min")
+
+
+def _fewer_nodes(envelope: Envelope, failed: Rejection) -> Edit | None:
+    """Lower what decides the number of nodes, in proportion to the nodes there are: GPUs, else CPUs."""
+    needed, most = failed.required, failed.observed
+    if not isinstance(needed, int) or not isinstance(most, int) or needed < 1:
+        return None
+    name = "gpus" if envelope.gpus.min > 0 else "cpus"
+    least: int = getattr(envelope, name).min
+    return _lower(envelope, name, least * most // needed)
 
 
 def _range(bounds: Range) -> str:

@@ -12,7 +12,6 @@ from federation.types import ChargeRule
 from orchestrator.envelope.types import Policy
 from orchestrator.placement import (
     cache,
-    capacity,
     choose,
     judge,
     occupancy,
@@ -79,6 +78,14 @@ def _sliding_window(_healthy: Any) -> Any:
         return sorted(listed, key=lambda o: (o.estimates.completion_s - best >= choose.GRID_S, *o.key[3:]))
 
     return order
+
+
+def _idle_nodes_late(healthy: Any) -> Any:
+    def steps(node: Any, releases: Any, unseen_s: int) -> Any:
+        late = [(0, 0, 0, 0), (9_000, node.cpus, 1 << 50, node.gpus)]
+        return healthy(node, releases, unseen_s) if releases else late
+
+    return steps
 
 
 def _reasons_lost(healthy: Any) -> Any:
@@ -202,6 +209,10 @@ CAPPED = (
     envelope(gpus=bounds(1, 4), policy=Policy(max_charge={"delta": Decimal(2)})),
     [record(charge=ChargeRule(unit="SU", per_gpu=Decimal(1)))],
 )
+POOR = (
+    envelope(gpus=bounds(1, 4)),
+    [record(charge=ChargeRule(unit="SU", per_gpu=Decimal(1)), credit_left=Decimal(2))],
+)
 STAIRS = (
     envelope(),
     [
@@ -209,41 +220,140 @@ STAIRS = (
         for name, late, credit in (("a", 0, Decimal(10)), ("b", 4, Decimal(20)), ("c", 8, Decimal(40)))
     ],
 )
-"""A first, B 4 s later and cheaper, C 8 s later and cheapest: a window of 5 s picks B, without A it picks C."""
+"""A first, B 4 s later and cheaper, C 8 s and cheapest: a window of 5 s picks B, and C without A."""
 
 MUTANTS = [
     Mutant("records are not sorted", place, "sorted", _records_as_given, "order_does_not_matter"),
     Mutant("offline is fine", rules, "PLAIN_RULES", lambda r: r[1:], "only_feasible_is_chosen"),
     Mutant("wall time is not capped", rules, "wall_time", _nothing, "only_feasible_is_chosen"),
-    Mutant("any accelerator will do", capacity, "type_matches", lambda _h: lambda kind, _w: kind.gpus > 0, "only_feasible_is_chosen"),
-    Mutant("the trace loses its reasons", place, "Candidate", _reasons_lost, "every_candidate_is_feasible_or_explained"),
+    Mutant(
+        "the trace loses its reasons",
+        place,
+        "Candidate",
+        _reasons_lost,
+        "every_candidate_is_feasible_or_explained",
+    ),
     Mutant("more CPUs than asked", sizing, "targets", _always_above, "size_stays_in_bounds"),
     Mutant("limits are not kept", sizing, "limit_codes", _nothing, "size_stays_in_bounds"),
     Mutant("the charge is not computed", sizing, "charge_for", _free, "charge_stays_in_credit"),
-    Mutant("exclusive nodes are charged by share", sizing, "charge_for", _charge_shared, "charge_stays_in_credit"),
-    Mutant("credit is unlimited", sizing, "credit_for", lambda _h: lambda *_a: None, "charge_stays_in_credit"),
-    Mutant("caps are ignored", sizing, "cap_for", lambda _h: lambda *_a: None, "charge_stays_in_credit", CAPPED),
+    Mutant(
+        "exclusive nodes are charged by share", sizing, "charge_for", _charge_shared, "charge_stays_in_credit"
+    ),
+    Mutant(
+        "credit is unlimited",
+        sizing,
+        "credit_for",
+        lambda _h: lambda *_a: None,
+        "charge_stays_in_credit",
+        POOR,
+    ),
+    Mutant(
+        "caps are ignored", sizing, "cap_for", lambda _h: lambda *_a: None, "charge_stays_in_credit", CAPPED
+    ),
     Mutant("a sliding window", place, "sorted", _sliding_window, "removing_a_loser_keeps_the_winner", STAIRS),
-    Mutant("no rounding to even shares", sizing, "lay_out", _exact_minimum_only, "a_looser_request_never_loses_a_placement"),
-    Mutant("more nodes are refused", rules, "capacity", _more_is_worse, "more_resources_never_lose_a_placement"),
+    Mutant(
+        "no rounding to even shares",
+        sizing,
+        "lay_out",
+        _exact_minimum_only,
+        "a_looser_request_never_loses_a_placement",
+    ),
+    Mutant(
+        "more nodes are refused", rules, "capacity", _more_is_worse, "more_resources_never_lose_a_placement"
+    ),
     Mutant("the score is ignored", judge, "key_of", _score_ignored, "nothing_feasible_scores_better"),
-    Mutant("no tie-break by credit", judge, "key_of", _without_key_part(4), "equal_scores_are_settled_by_the_ties"),
-    Mutant("no tie-break by waste", judge, "key_of", _without_key_part(5), "equal_scores_are_settled_by_the_ties"),
-    Mutant("no tie-break by preference", judge, "key_of", _without_key_part(6), "equal_scores_are_settled_by_the_ties"),
-    Mutant("no tie-break at all", judge, "key_of", _keep_arrival_order, "equal_scores_are_settled_by_the_ties"),
+    Mutant(
+        "no tie-break by credit",
+        judge,
+        "key_of",
+        _without_key_part(4),
+        "equal_scores_are_settled_by_the_ties",
+    ),
+    Mutant(
+        "no tie-break by waste", judge, "key_of", _without_key_part(5), "equal_scores_are_settled_by_the_ties"
+    ),
+    Mutant(
+        "no tie-break by preference",
+        judge,
+        "key_of",
+        _without_key_part(6),
+        "equal_scores_are_settled_by_the_ties",
+    ),
+    Mutant(
+        "no tie-break at all", judge, "key_of", _keep_arrival_order, "equal_scores_are_settled_by_the_ties"
+    ),
     Mutant("longer is better", choose, "grid", lambda h: lambda s: -h(s), "a_shorter_wait_keeps_the_winner"),
-    Mutant("answers depend on the call", cache.PlanCache, "digest_of", _random_answer, "the_same_inputs_give_the_same_bytes"),
-    Mutant("reserved credit is forgotten", cache.PlanCache, "committed_amount", lambda _h: lambda *_a: Decimal(0), "a_reserved_choice_is_planned_behind"),
+    Mutant(
+        "answers depend on the call",
+        cache.PlanCache,
+        "digest_of",
+        _random_answer,
+        "the_same_inputs_give_the_same_bytes",
+    ),
+    Mutant(
+        "reserved credit is forgotten",
+        cache.PlanCache,
+        "committed_amount",
+        lambda _h: lambda *_a: Decimal(0),
+        "a_reserved_choice_is_planned_behind",
+    ),
     Mutant("edits are not tried", relax, "edit_for", _no_verification, "unschedulable_tells_what_would_help"),
-    Mutant("the last second is free", timeline.NodeSteps, "take", _overcommitting_take, "a_reservation_takes_what_it_says"),
-    Mutant("GPUs are not looked at", timeline.NodeSteps, "earliest", _no_gpu_check, "a_node_is_never_overcommitted"),
-    Mutant("only the start must fit", timeline.NodeSteps, "earliest", _first_step_only, "a_node_is_never_overcommitted"),
-    Mutant("one second late", timeline.NodeTimelines, "earliest", _late_by(1), "a_start_is_the_earliest_there_is"),
-    Mutant("stale bounds", timeline.NodeSteps, "take", _bounds_never_refreshed, "a_node_is_never_overcommitted"),
-    Mutant("bounds of a bigger request", timeline.NodeTimelines, "_parent", _wrong_parent, "remembered_answers_equal_fresh_ones"),
-    Mutant("wide jobs get no reservation", timeline.NodeTimelines, "reserve", _gives_up_on_wide, "what_fits_the_empty_machine_gets_a_start"),
-    Mutant("long jobs start first", timeline.NodeTimelines, "earliest", _shorter_is_harder, "a_bigger_or_longer_request_never_starts_earlier"),
-    Mutant("counting is late", timeline.NodeCounts, "earliest", _late_by(1), "counting_is_never_later_than_naming"),
-    Mutant("idle nodes are late", occupancy, "_shared_steps", lambda h: lambda n, r, u: h(n, r, u) if r else [(0, 0, 0, 0), (9_000, n.cpus, 1 << 50, n.gpus)], "fewer_running_jobs_never_delay"),
-]  # fmt: skip
-"""The long lines are a table: what is broken, where, how, and who notices."""
+    Mutant(
+        "the last second is free",
+        timeline.NodeSteps,
+        "take",
+        _overcommitting_take,
+        "a_reservation_takes_what_it_says",
+    ),
+    Mutant(
+        "GPUs are not looked at",
+        timeline.NodeSteps,
+        "earliest",
+        _no_gpu_check,
+        "a_node_is_never_overcommitted",
+    ),
+    Mutant(
+        "only the start must fit",
+        timeline.NodeSteps,
+        "earliest",
+        _first_step_only,
+        "a_node_is_never_overcommitted",
+    ),
+    Mutant(
+        "one second late", timeline.NodeTimelines, "earliest", _late_by(1), "a_start_is_the_earliest_there_is"
+    ),
+    Mutant(
+        "stale bounds", timeline.NodeSteps, "take", _bounds_never_refreshed, "a_node_is_never_overcommitted"
+    ),
+    Mutant(
+        "bounds of a bigger request",
+        timeline.NodeTimelines,
+        "_parent",
+        _wrong_parent,
+        "remembered_answers_equal_fresh_ones",
+    ),
+    Mutant(
+        "wide jobs get no reservation",
+        timeline.NodeTimelines,
+        "reserve",
+        _gives_up_on_wide,
+        "what_fits_the_empty_machine_gets_a_start",
+    ),
+    Mutant(
+        "long jobs start first",
+        timeline.NodeTimelines,
+        "earliest",
+        _shorter_is_harder,
+        "a_bigger_or_longer_request_never_starts_earlier",
+    ),
+    Mutant(
+        "counting is late",
+        timeline.NodeCounts,
+        "earliest",
+        _late_by(1),
+        "counting_is_never_later_than_naming",
+    ),
+    Mutant(
+        "idle nodes are late", occupancy, "_shared_steps", _idle_nodes_late, "fewer_running_jobs_never_delay"
+    ),
+]

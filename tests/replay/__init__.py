@@ -1,0 +1,1 @@
+"""Recorded inputs and the exact bytes they gave."""
