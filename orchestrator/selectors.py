@@ -2,11 +2,12 @@
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
+from typing import Any
 
 from django.contrib.auth.models import AbstractBaseUser
 from django.db.models import Count, Q, QuerySet
 
-from federation.models import Event
+from federation.models import Event, EventPosition, System
 from orchestrator.continuation import next_actions
 from orchestrator.lifecycle import Cause, TaskState
 from orchestrator.models import Attempt, Decision, Envelope, Group, Manifest, Task, Transfer
@@ -110,6 +111,31 @@ def events_after(
             | Q(system=subject)
         )
     return [show_event(row) for row in rows.order_by("position__seq")[:limit]]
+
+
+def head_cursor() -> int:
+    """Return the place of the newest event; 0 before the first."""
+    return EventPosition.objects.order_by("-seq").values_list("seq", flat=True).first() or 0
+
+
+def oldest_cursor() -> int | None:
+    """Return the place of the oldest event kept; None when there is none."""
+    return EventPosition.objects.order_by("seq").values_list("seq", flat=True).first()
+
+
+def may_follow(user: AbstractBaseUser, subject: str) -> bool:
+    """Return whether a subject is this user's own, or a system."""
+    kinds: dict[str, QuerySet[Any]] = {
+        "task": Task.objects.filter(user_id=user.pk),
+        "att": Attempt.objects.filter(task__user_id=user.pk),
+        "grp": groups(user),
+        "xfer": transfers(user),
+        "env": envelopes(user),
+    }
+    rows = kinds.get(subject.partition("_")[0])
+    if rows is None:
+        return System.objects.filter(slug=subject).exists()
+    return rows.filter(handle=subject).exists()
 
 
 def show_event(event: Event) -> EventShown:
