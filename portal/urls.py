@@ -1,12 +1,15 @@
 """Every URL of Facet; each edge brings its own list."""
 
 from django.contrib import admin
-from django.urls import path
+from django.urls import include, path
 
+from portal.api.problems import not_found, server_error, strange_request
 from portal.health import healthz, readyz
 
 urlpatterns = [
     path("healthz", healthz, name="healthz"),
     path("readyz", readyz, name="readyz"),
     path("admin/", admin.site.urls),
+    path("", include("portal.api.urls")),
 ]
+handler400, handler404, handler500 = strange_request, not_found, server_error
