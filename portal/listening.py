@@ -170,7 +170,6 @@ class Bell:
         if not rung.done():
             rung.set_result(None)
 
-    async def heard(self, *, timeout_s: float) -> bool:
-        """Wait for the next ring; return whether it came in time."""
-        done, _ = await asyncio.wait({self._rung}, timeout=timeout_s)
-        return bool(done)
+    def waiting(self) -> asyncio.Future[None]:
+        """Return what is done at the next ring; take it before looking for news."""
+        return self._rung
