@@ -2,16 +2,27 @@
 
 import zlib
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import lru_cache
 
 from django.contrib.auth.models import AbstractBaseUser
+from django.db import connection
+from django.db.models import QuerySet
 
 from federation import health
 from federation.merge import PreparedSystem, prepare
-from federation.models import Allocation, Connection, SiteProfile, Snapshot, System
+from federation.models import Allocation, Charge, Connection, SiteProfile, Snapshot, System
 from federation.profile import ProfileDocument
 from federation.records import records
+from federation.shown import (
+    AllocationShown,
+    ChargeShown,
+    History,
+    HistoryPoint,
+    SnapshotShown,
+    SystemShown,
+    show_system,
+)
 from federation.types import Access, Credit, Health, ResourceRecord, Standing
 from providers.types import Association, Partition, Probe, Qos
 
@@ -102,3 +113,119 @@ def records_for(user: AbstractBaseUser, *, now: datetime) -> tuple[ResourceRecor
         way = access(ways.get(system.pk), granted.get(system.pk, []))
         found += records(prepared(system), way, standing(system, now=now))
     return tuple(found)
+
+
+def systems_shown(user: AbstractBaseUser, *, now: datetime) -> list[SystemShown]:
+    """Return every system as this user sees it, by slug."""
+    ways = connections(user)
+    return [
+        show_system(
+            prepared(system),
+            standing(system, now=now),
+            names=(system.name, system.centre),
+            dialect=system.dialect,
+            is_connected=system.pk in ways and ways[system.pk].state == "active",
+            now=now,
+        )
+        for system in systems(only_enabled=False)
+    ]
+
+
+def connected_slugs(user_id: int) -> frozenset[str]:
+    """Return the systems a user is connected to."""
+    return frozenset(Connection.objects.filter(user_id=user_id).values_list("system__slug", flat=True))
+
+
+def snapshots(user: AbstractBaseUser) -> QuerySet[Snapshot]:
+    """Return the snapshots of the systems this user is connected to, newest first, without their bodies."""
+    rows = Snapshot.objects.filter(system__connections__user_id=user.pk)
+    return rows.select_related("system").defer("body").order_by("-id")
+
+
+def allocations(user: AbstractBaseUser) -> QuerySet[Allocation]:
+    """Return this user's allocations, newest first."""
+    return Allocation.objects.filter(user_id=user.pk).select_related("system").order_by("-id")
+
+
+def charges(user: AbstractBaseUser) -> QuerySet[Charge]:
+    """Return the ledger lines of this user's allocations, newest first."""
+    rows = Charge.objects.filter(allocation__user_id=user.pk)
+    return rows.select_related("allocation__system").order_by("-id")
+
+
+def show_snapshot(row: Snapshot) -> SnapshotShown:
+    """Return a snapshot as the outside sees it."""
+    return SnapshotShown(
+        id=row.handle,
+        state=row.availability,
+        system=row.system.slug,
+        taken_at=row.taken_at,
+        duration_s=row.duration_s,
+        full=row.is_full,
+        scheduler=row.scheduler or None,
+        digest=row.digest or None,
+        counts=row.counts,
+        error=row.error or None,
+    )
+
+
+def show_allocation(row: Allocation) -> AllocationShown:
+    """Return an allocation as the outside sees it."""
+    left = None if row.granted is None else row.granted - row.used - row.reserved
+    return AllocationShown(
+        id=row.handle,
+        state="exhausted" if left is not None and left <= 0 else "open",
+        system=row.system.slug,
+        account=row.account,
+        unit=row.unit,
+        granted=row.granted,
+        reserved=row.reserved,
+        used=row.used,
+        left=left,
+        created_at=row.created_at,
+    )
+
+
+_CHARGED = {"reserve": "reserved", "settle": "settled", "release": "released"}
+
+
+def show_charge(row: Charge) -> ChargeShown:
+    """Return a ledger line as the outside sees it."""
+    return ChargeShown(
+        id=row.handle,
+        state=_CHARGED[row.kind],
+        system=row.allocation.system.slug,
+        account=row.allocation.account,
+        allocation=row.allocation.handle,
+        attempt=row.attempt_handle,
+        kind=row.kind,
+        amount=row.amount,
+        unit=row.allocation.unit,
+        at=row.at,
+    )
+
+
+_HISTORY = """
+    SELECT s.slug, p.partition, date_bin(%s, p.at, 'epoch'), avg(p.gpus_free), avg(p.cpus_free),
+           avg(p.running), avg(p.pending)
+    FROM federation_partitionsample p JOIN federation_system s ON s.id = p.system_id
+    WHERE s.slug = ANY(%s) AND p.at > %s GROUP BY 1, 2, 3 ORDER BY 1, 2, 3
+"""
+
+
+def history(slugs: Sequence[str], *, hours: int, points: int, now: datetime) -> list[History]:
+    """Return the means of every partition of these systems over the last hours, in equal stretches."""
+    span = timedelta(hours=hours)
+    found: dict[tuple[str, str], list[HistoryPoint]] = {}
+    with connection.cursor() as cursor:
+        cursor.execute(_HISTORY, [span / points, list(slugs), now - span])
+        for slug, partition, at, gpus, cpus, running, pending in cursor.fetchall():
+            point = HistoryPoint(
+                at=at,
+                gpus_free=round(gpus, 1),
+                cpus_free=round(cpus, 1),
+                running=round(running, 1),
+                pending=round(pending, 1),
+            )
+            found.setdefault((slug, partition), []).append(point)
+    return [History(system=s, partition=p, points=kept) for (s, p), kept in found.items()]

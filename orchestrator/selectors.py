@@ -2,16 +2,18 @@
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
+from typing import Any
 
 from django.contrib.auth.models import AbstractBaseUser
 from django.db.models import Count, Q, QuerySet
 
-from federation.models import Connection, Event
+from federation.models import Connection, Event, EventPosition, System
 from orchestrator.continuation import next_actions
 from orchestrator.lifecycle import Cause, TaskState
 from orchestrator.models import Attempt, Decision, Envelope, Group, Manifest, Task, Transfer
 from orchestrator.shown import (
     AttemptShown,
+    DecisionShown,
     EnvelopeShown,
     EventShown,
     GroupShown,
@@ -93,12 +95,7 @@ def events_after(
 
     `types` may end in `.*`; `subject` is the subject itself, or a task, group, attempt, transfer or system.
     """
-    rows = events(user).filter(position__seq__gt=cursor)
-    if types:
-        wanted = Q()
-        for word in types:
-            wanted |= Q(type__startswith=word[:-1]) if word.endswith(".*") else Q(type=word)
-        rows = rows.filter(wanted)
+    rows = of_types(events(user).filter(position__seq__gt=cursor), types)
     if subject:
         rows = rows.filter(
             Q(subject=subject)
@@ -109,6 +106,41 @@ def events_after(
             | Q(system=subject)
         )
     return [show_event(row) for row in rows.order_by("position__seq")[:limit]]
+
+
+def of_types(rows: QuerySet[Event], types: Sequence[str]) -> QuerySet[Event]:
+    """Return the events of these types only; `task.*` means all of tasks, no types means any."""
+    if not types:
+        return rows
+    wanted = Q()
+    for word in types:
+        wanted |= Q(type__startswith=word[:-1]) if word.endswith(".*") else Q(type=word)
+    return rows.filter(wanted)
+
+
+def head_cursor() -> int:
+    """Return the place of the newest event; 0 before the first."""
+    return EventPosition.objects.order_by("-seq").values_list("seq", flat=True).first() or 0
+
+
+def oldest_cursor() -> int | None:
+    """Return the place of the oldest event kept; None when there is none."""
+    return EventPosition.objects.order_by("seq").values_list("seq", flat=True).first()
+
+
+def may_follow(user: AbstractBaseUser, subject: str) -> bool:
+    """Return whether a subject is this user's own, or a system."""
+    kinds: dict[str, QuerySet[Any]] = {
+        "task": Task.objects.filter(user_id=user.pk),
+        "att": Attempt.objects.filter(task__user_id=user.pk),
+        "grp": groups(user),
+        "xfer": transfers(user),
+        "env": envelopes(user),
+    }
+    rows = kinds.get(subject.partition("_")[0])
+    if rows is None:
+        return System.objects.filter(slug=subject).exists()
+    return rows.filter(handle=subject).exists()
 
 
 def show_event(event: Event) -> EventShown:
@@ -221,6 +253,32 @@ def show_envelope(envelope: Envelope) -> EnvelopeShown:
         rationale=envelope.rationale,
         created_at=envelope.created_at,
     )
+
+
+def show_decision(decision: Decision) -> DecisionShown:
+    """Return a decision as the outside sees it, whole."""
+    body = decision.body
+    names = DecisionShown.model_fields.keys() - {"id", "state", "task", "purpose", "system", "partition"}
+    return DecisionShown(
+        id=decision.handle,
+        state=body["result"],
+        task=decision.task.handle if decision.task else None,
+        purpose=decision.purpose,
+        system=decision.system or None,
+        partition=decision.partition or None,
+        **{name: body[name] for name in names},
+    )
+
+
+def show_decision_in_list(decision: Decision) -> DecisionShown:
+    """Return a decision without what its candidates' sizing tried and without remedies of the rejected."""
+    shown = show_decision(decision)
+    return shown.model_copy(update={"candidates": [_brief(each) for each in shown.candidates]})
+
+
+def _brief(candidate: dict[str, Any]) -> dict[str, Any]:
+    codes = [{"rule": each["rule"], "code": each["code"]} for each in candidate["rejections"]]
+    return {**candidate, "sizing": None, "rejections": codes}
 
 
 def show_group(group: Group) -> GroupShown:

@@ -100,12 +100,36 @@ class EnvelopeShown(Frozen):
     """A kept envelope: as given and as normalized."""
 
     id: str
+    state: str = Field("kept", description="Envelopes never change.")
     source: str
     confidence: float | None
     envelope: dict[str, Any]
     original: dict[str, Any] | None
     rationale: dict[str, str]
     created_at: datetime
+
+
+class DecisionShown(Frozen):
+    """A placement decision as kept; a list shows it without what a candidate's sizing tried."""
+
+    id: str
+    state: str = Field(description="placed, or unschedulable.")
+    task: str | None
+    purpose: str = Field(description="submit, retry, replan or replace.")
+    system: str | None
+    partition: str | None
+    input_hash: str
+    model_version: str
+    snapshot_ids: list[str]
+    objective: str
+    result: str
+    selected: dict[str, Any] | None
+    runner_up: dict[str, Any] | None
+    margin_s: int | None
+    candidates: list[dict[str, Any]]
+    closest: dict[str, Any] | None
+    warnings: list[str]
+    generated_at: datetime
 
 
 class GroupShown(Frozen):

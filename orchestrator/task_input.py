@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
+from pydantic_core import PydanticCustomError
 
 from orchestrator.lifecycle import Cause
 from providers.types import Frozen
@@ -155,11 +156,12 @@ class TaskInput(Frozen):
     def _exactly_one_work(self) -> Self:
         if (self.command is None) == (self.script is None):
             both = self.command is not None
-            raise ValueError(
-                "give either `command` or `script`, not both" if both else "give `command` or `script`"
+            raise PydanticCustomError(
+                "not_exactly_one",
+                "give either `command` or `script`, not both" if both else "give `command` or `script`",
             )
         if self.envelope is not None and self.envelope_id is not None:
-            raise ValueError("give either `envelope` or `envelope_id`, not both")
+            raise PydanticCustomError("not_exactly_one", "give either `envelope` or `envelope_id`, not both")
         return self
 
     def shown_name(self) -> str:

@@ -12,5 +12,6 @@ class PortalConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        """Load the Celery application, so that `shared_task` binds to it in every process."""
+        """Load Celery and the chores, so that in every process their bells hang and a submission is heard."""
         import_module("portal.celery")
+        import_module("portal.chores")

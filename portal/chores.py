@@ -11,7 +11,7 @@ from orchestrator import control
 from orchestrator.dispatch import dispatch as dispatch_attempt
 from orchestrator.doorbell import hang
 from orchestrator.services import tasks
-from portal import heartbeat
+from portal import heartbeat, idempotency
 from portal.celery import Every
 
 RHYTHM = {
@@ -88,6 +88,7 @@ def refresh_access(connection_id: int) -> None:
 def housekeeping() -> None:
     """Keep history within its bounds."""
     collector.prune(now=timezone.now())
+    idempotency.prune(now=timezone.now())
 
 
 hang("dispatch", lambda row_id: dispatch.apply_async((row_id,), queue="default") and None)

@@ -123,6 +123,10 @@ class Env(BaseSettings):
     web_threads: int = Field(
         16, ge=1, le=100, description="database connections of the web process under `run.py`"
     )
+    rate_per_minute: int = Field(
+        600, ge=0, description="API requests a minute of one user, on average; 0: not limited"
+    )
+    rate_burst: int = Field(120, ge=1, description="API requests of one user that may come at once")
     control_workers: int = Field(2, ge=1, le=32, description="processes of the control queue under `run.py`")
     default_workers: int = Field(2, ge=1, le=64, description="processes of the default queue under `run.py`")
     engine: AbsolutePath | None = Field(

@@ -39,7 +39,11 @@ class IdempotencyRecord(models.Model):
     """None while the first request is in flight."""
     body = models.JSONField(null=True)
     headers = models.JSONField(default=dict)
+    created = models.CharField(max_length=40, blank=True)
+    """Handle of what the request made, written in the transaction that made it."""
     created_at = models.DateTimeField(db_index=True)
+    started_at = models.DateTimeField()
+    """When the request that is to answer began; one that is silent too long is presumed dead."""
 
     class Meta:
         constraints = [models.UniqueConstraint(name="one_use_per_key", fields=["user", "key"])]

@@ -194,21 +194,18 @@ STORAGES = {
     },
 }
 
+RATE_PER_MINUTE, RATE_BURST = ENV.rate_per_minute, ENV.rate_burst
+
 REST_FRAMEWORK: dict[str, Any] = {
+    "DEFAULT_AUTHENTICATION_CLASSES": ["portal.api.authentication.ByToken", "portal.api.authentication.BySession"],
+    "DEFAULT_CONTENT_NEGOTIATION_CLASS": "portal.api.parsing.AlwaysJson",
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
-    "DEFAULT_PARSER_CLASSES": ["rest_framework.parsers.JSONParser"],
+    "DEFAULT_PARSER_CLASSES": [],
     "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.IsAuthenticated"],
-    "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
+    "DEFAULT_METADATA_CLASS": None,
+    "EXCEPTION_HANDLER": "portal.api.problems.answer_exception",
     "UNAUTHENTICATED_USER": None,
-}
-SPECTACULAR_SETTINGS: dict[str, Any] = {
-    "TITLE": "Facet",
-    "VERSION": "1",
-    "OAS_VERSION": "3.1.0",
-    "SERVE_INCLUDE_SCHEMA": False,
-    "SWAGGER_UI_DIST": "SIDECAR",
-    "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
-    "REDOC_DIST": "SIDECAR",
+    "URL_FORMAT_OVERRIDE": None,
 }
 UNFOLD = {"SITE_TITLE": "Facet", "SITE_HEADER": "Facet"}
 

@@ -1,41 +1,210 @@
-"""API tokens: made once, kept as a hash, scoped, expiring, revocable."""
+"""API tokens: made once, shown once, kept as SHA-256; named, scoped, expiring, revocable."""
 
 import hashlib
 import secrets
-from collections.abc import Sequence
-from datetime import datetime
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
 
 from django.contrib.auth.models import AbstractBaseUser
+from django.db import transaction
+from django.db.models import QuerySet
+from pydantic import Field
 
 from federation.handles import new_handle
 from portal.models import ApiToken
+from portal.skills.registry import Caller, Scope
+from providers.errors import FacetError, InvalidInput, NotAuthorized, NotFound
+from providers.reading import nearest
+from providers.types import Frozen
 
 PREFIX = "facet_"
+_USED_AT_MOST_EVERY = timedelta(minutes=1)
+EVERY_SCOPE = frozenset(Scope) - {Scope.ADMIN}
+"""What a person who is signed in may do; administrators also hold `admin`."""
+
+
+class Unauthenticated(FacetError):
+    """Nobody known is calling: no token, an unknown one, or one that is no longer good."""
+
+    code = "not_authenticated"
+    http_status = 401
+
+
+class TokenInput(Frozen):
+    """A token to be made."""
+
+    name: str = Field(min_length=1, max_length=80)
+    scopes: tuple[str, ...] = Field(min_length=1, description="read, draft, submit, manage, admin.")
+    expires_in_days: int | None = Field(90, ge=1, le=3650, description="Null: never.")
+
+
+class TokenShown(Frozen):
+    """A token as its owner sees it; the secret is only in the answer that made it."""
+
+    id: str
+    state: str = Field(description="active, expired or revoked.")
+    name: str
+    prefix: str = Field(description="How the secret begins.")
+    scopes: list[str]
+    created_at: datetime
+    expires_at: datetime | None
+    revoked_at: datetime | None
+    last_used_at: datetime | None = Field(description="To the minute.")
+
+
+class TokenMade(TokenShown):
+    """A new token with its secret, shown this once."""
+
+    token: str
 
 
 def digest(secret: str) -> str:
-    """Return what is kept of a token. It has 256 random bits, so one round of SHA-256 is enough."""
+    """Return what is kept of a secret."""
     return hashlib.sha256(secret.encode()).hexdigest()
 
 
-def issue(
+def tokens(user: AbstractBaseUser) -> QuerySet[ApiToken]:
+    """Return this user's tokens, newest first."""
+    return ApiToken.objects.filter(user_id=user.pk).order_by("-id")
+
+
+def state_of(row: ApiToken, *, now: datetime) -> str:
+    """Return active, expired or revoked."""
+    if row.revoked_at is not None:
+        return "revoked"
+    return "expired" if row.expires_at is not None and row.expires_at <= now else "active"
+
+
+def show_token(row: ApiToken, *, now: datetime) -> TokenShown:
+    """Return a token as its owner sees it."""
+    return TokenShown(
+        id=row.handle,
+        state=state_of(row, now=now),
+        name=row.name,
+        prefix=row.prefix,
+        scopes=list(row.scopes),
+        created_at=row.created_at,
+        expires_at=row.expires_at,
+        revoked_at=row.revoked_at,
+        last_used_at=row.last_used_at,
+    )
+
+
+def scopes_of(words: Iterable[str], *, pointer: str = "/scopes") -> tuple[Scope, ...]:
+    """Return scopes from words, in the registry's order.
+
+    Raises:
+        InvalidInput: an unknown one; names the nearest.
+    """
+    known = {scope.value for scope in Scope}
+    given = list(words)
+    problems = tuple(
+        (f"{pointer}/{number}", "unknown_scope", f"No scope `{word}`." + nearest(word, known))
+        for number, word in enumerate(given)
+        if word not in known
+    )
+    if problems:
+        raise InvalidInput(problems[0][2], problems=problems)
+    return tuple(scope for scope in Scope if scope in given)
+
+
+def may_hold(user: AbstractBaseUser) -> frozenset[Scope]:
+    """Return the widest scopes a token of this user can have."""
+    return EVERY_SCOPE | ({Scope.ADMIN} if getattr(user, "is_staff", False) else frozenset())
+
+
+def issue_token(
     user: AbstractBaseUser,
     *,
     name: str,
-    scopes: Sequence[str],
+    scopes: Sequence[Scope],
     now: datetime,
     expires_at: datetime | None = None,
-) -> str:
-    """Make a token and return its secret, which is shown this once and never again."""
+) -> tuple[ApiToken, str]:
+    """Make a token and return its row and its secret, which nobody can ask for again.
+
+    Raises:
+        NotAuthorized: `admin` for somebody who is no administrator.
+    """
+    if not set(scopes) <= may_hold(user):
+        raise NotAuthorized(
+            "Only administrators' tokens can have the scope `admin`.", missing_scope=Scope.ADMIN.value
+        )
     secret = PREFIX + secrets.token_urlsafe(32)
-    ApiToken.objects.create(
+    row = ApiToken.objects.create(
         handle=new_handle("tok", now),
         user_id=user.pk,
         name=name,
         prefix=secret[:12],
         digest=digest(secret),
-        scopes=list(scopes),
+        scopes=[scope.value for scope in scopes],
         created_at=now,
         expires_at=expires_at,
     )
-    return secret
+    return row, secret
+
+
+def create_token(caller: Caller, given: TokenInput, *, now: datetime) -> TokenMade:
+    """Make a token for the caller, never wider than what the caller itself holds.
+
+    Raises:
+        InvalidInput: an unknown scope.
+        NotAuthorized: a scope the caller lacks.
+    """
+    scopes = scopes_of(given.scopes)
+    missing = [scope for scope in scopes if not caller.may(scope)]
+    if missing:
+        raise NotAuthorized(
+            f"You cannot give what you do not hold: {', '.join(missing)}.", missing_scope=missing[0].value
+        )
+    days = given.expires_in_days
+    expires_at = None if days is None else now + timedelta(days=days)
+    row, secret = issue_token(caller.user, name=given.name, scopes=scopes, now=now, expires_at=expires_at)
+    return TokenMade(**show_token(row, now=now).model_dump(), token=secret)
+
+
+@transaction.atomic
+def revoke_token(user: AbstractBaseUser, handle: str, *, now: datetime) -> ApiToken:
+    """End a token now and for good; one that has ended stays as it is.
+
+    Raises:
+        NotFound: no such token of this user.
+    """
+    row = tokens(user).select_for_update().filter(handle=handle).first()
+    if row is None:
+        raise NotFound(f"No token {handle!r}.")
+    if row.revoked_at is None:
+        row.revoked_at = now
+        row.save(update_fields=["revoked_at"])
+    return row
+
+
+def caller_of(secret: str, *, now: datetime) -> Caller:
+    """Return who calls with this token.
+
+    Raises:
+        Unauthenticated: it is unknown, expired or revoked, or its user is not active.
+    """
+    row = ApiToken.objects.select_related("user").filter(digest=digest(secret)).first()
+    if row is None:
+        raise Unauthenticated("The token is not known.", remediation="Check it, or make a new one.")
+    state = state_of(row, now=now)
+    if state != "active":
+        at = row.revoked_at if state == "revoked" else row.expires_at
+        what = "was revoked" if state == "revoked" else "expired"
+        raise Unauthenticated(
+            f"The token `{row.name}` {what} at {at:%Y-%m-%dT%H:%M:%SZ}.",
+            remediation="Make a new one: Account, tokens; or manage.py facet_token.",
+            reason=f"token_{state}",
+        )
+    if not row.user.is_active:
+        raise Unauthenticated("The user of this token is not active.", reason="user_inactive")
+    if row.last_used_at is None or now - row.last_used_at >= _USED_AT_MOST_EVERY:
+        ApiToken.objects.filter(pk=row.pk).update(last_used_at=now)
+    held = frozenset(Scope(word) for word in row.scopes)
+    return Caller(user=row.user, actor=f"token:{row.name}", scopes=held & may_hold(row.user))
+
+
+def caller_in_session(user: AbstractBaseUser) -> Caller:
+    """Return a person who is signed in as a caller."""
+    return Caller(user=user, actor=f"user:{user.get_username()}", scopes=may_hold(user))

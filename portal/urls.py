@@ -3,11 +3,14 @@
 from django.contrib import admin
 from django.urls import include, path
 
+from portal.api.problems import not_found, server_error, strange_request
 from portal.health import healthz, readyz
 
 urlpatterns = [
     path("healthz", healthz, name="healthz"),
     path("readyz", readyz, name="readyz"),
     path("admin/", admin.site.urls),
+    path("", include("portal.api.urls")),
     path("", include("portal.web.urls")),
 ]
+handler400, handler404, handler500 = strange_request, not_found, server_error

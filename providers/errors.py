@@ -4,6 +4,7 @@ FacetError
 ├── InvalidInput            the caller's words cannot be read; names the field and the fix
 │   └── ProfileInvalid      a site profile fails its schema; carries line and column
 ├── NotFound                no such object for this caller (another user's object included)
+├── Gone                    it was there and is kept no longer
 ├── NotAuthorized           the caller is known, the scope or permission is missing
 ├── Conflict                the request contradicts the present state
 │   ├── IllegalMove         the lifecycle has no such move, or another worker moved first
@@ -64,6 +65,13 @@ class NotFound(FacetError):
 
     code = "not_found"
     http_status = 404
+
+
+class Gone(FacetError):
+    """What is asked for was there and is kept no longer."""
+
+    code = "gone"
+    http_status = 410
 
 
 class NotAuthorized(FacetError):

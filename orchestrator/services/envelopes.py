@@ -4,8 +4,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from django.contrib.auth.models import AbstractBaseUser
+from django.db import transaction
+
 from federation.handles import new_handle
-from orchestrator.envelope.draft import Draft, draft_from_script
+from federation.ledger import Happening, record
+from federation.models import System
+from orchestrator.envelope.draft import Draft, draft_from_script, draft_from_text
 from orchestrator.envelope.merge import Conflict, merge_script
 from orchestrator.envelope.types import Envelope as EnvelopeValue
 from orchestrator.envelope.types import EnvelopeInput
@@ -89,3 +94,39 @@ def keep_envelope(value: EnvelopeValue, *, user_id: int, now: datetime) -> Envel
         rationale=value.rationale,
         created_at=now,
     )
+
+
+@transaction.atomic
+def draft_envelope(
+    user: AbstractBaseUser,
+    *,
+    text: str | None,
+    script: str | None,
+    dialect: str | None,
+    actor: str,
+    now: datetime,
+) -> tuple[str | None, Draft]:
+    """Return a draft from words or a script, and the handle it is kept under; None where it is not valid.
+
+    Raises:
+        InvalidInput: there is nothing to draft from, or a script without directives.
+    """
+    if script is not None:
+        draft = draft_from_script(script, dialect=dialect)
+    else:
+        systems = System.objects.values_list("slug", flat=True)
+        draft = draft_from_text(text, known_systems=list(systems))
+    if draft.envelope is None:
+        return None, draft
+    row = keep_envelope(draft.envelope, user_id=user.pk, now=now)
+    event = Happening(
+        type="envelope.drafted",
+        subject=row.handle,
+        user_id=user.pk,
+        actor=actor,
+        state="drafted",
+        summary=f"An envelope was drafted by {draft.source}, confidence {draft.confidence:.2f}",
+        data={"envelope": row.handle, "source": draft.source, "confidence": draft.confidence},
+    )
+    record([event], now=now)
+    return row.handle, draft

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -47,8 +47,17 @@ def read_task(given: object, *, pointer: str = "") -> TaskInput:
     return read(TaskInput, given, pointer=pointer, what="task")
 
 
-def submit_task(user: AbstractBaseUser, given: object, *, actor: str, now: datetime) -> Submitted:
+def submit_task(
+    user: AbstractBaseUser,
+    given: object,
+    *,
+    actor: str,
+    now: datetime,
+    created: Callable[[str], None] | None = None,
+) -> Submitted:
     """Accept a task, place it and plan its first attempt; the site is touched only after the commit.
+
+    `created` is called with the handle in the transaction that makes the task; what it raises undoes it.
 
     Raises:
         InvalidInput: the input cannot be read.
@@ -60,6 +69,8 @@ def submit_task(user: AbstractBaseUser, given: object, *, actor: str, now: datet
     try:
         with transaction.atomic():
             submitted = _create(user, wanted, understood, actor=actor, now=now)
+            if created is not None:
+                created(submitted.task.handle)
     except IntegrityError as error:
         if "one_task_per_client_ref" not in str(error):
             raise
@@ -113,7 +124,7 @@ def kind_of(spec: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(seen, sort_keys=True).encode()).hexdigest()[:32]
 
 
-def _known_systems(envelope: Mapping[str, Any] | None) -> None:
+def _known_systems(envelope: Mapping[str, Any] | None, *, pointer: str = "/envelope") -> None:
     """Refuse a policy that names a system this installation does not know.
 
     Raises:
@@ -128,7 +139,7 @@ def _known_systems(envelope: Mapping[str, Any] | None) -> None:
         words = policy.get(field)
         for number, word in enumerate(words if isinstance(words, list) else ()):
             if isinstance(word, str) and word not in known:
-                where = f"/envelope/policy/{field}/{number}"
+                where = f"{pointer}/policy/{field}/{number}"
                 problems.append((where, "unknown_system", f"No system `{word}`." + nearest(word, known)))
     if problems:
         raise InvalidInput("The policy names unknown systems.", problems=tuple(problems))
@@ -143,6 +154,7 @@ def preview(
         InvalidInput: the input cannot be read.
     """
     if isinstance(given, dict) and not {"command", "script", "envelope", "envelope_id"} & given.keys():
+        _known_systems(given, pointer="")
         return decide(user, read_envelope(given, pointer=""), now=now), None
     if isinstance(given, dict) and not {"command", "script"} & given.keys():
         given = {**given, "command": ["true"]}  # an envelope alone is enough to ask where it would run
@@ -213,6 +225,8 @@ def replan(
             raise InvalidInput(message, problems=((f"/exclude_systems/{number}", "unknown_system", message),))
     columns: dict[str, Any] = {"excluded_systems": list(exclude_systems), "updated_at": now}
     if envelope is not None:
+        if isinstance(envelope, dict):
+            _known_systems(envelope)
         columns["envelope"] = keep_envelope(read_envelope(envelope), user_id=user.pk, now=now)
     Task.objects.filter(pk=task.pk).update(**columns)
     for name, value in columns.items():

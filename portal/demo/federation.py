@@ -13,7 +13,8 @@ from federation.models import System
 from federation.profile_yaml import read_profile
 from federation.services import allocate, connect, store_profile
 from portal.demo_file import DemoUser
-from portal.tokens import issue
+from portal.skills.registry import Scope
+from portal.tokens import issue_token
 from providers.sandbox.slurm.setup import ANVIL, DELTA, DELTAAI, VISTA, ClusterSpec, create, env
 
 PROFILES = Path(__file__).parent / "profiles"
@@ -89,7 +90,8 @@ def make_person(person: Person, data_dir: Path, *, known: DemoUser | None, now: 
         password = secrets.token_urlsafe(12)
         user.set_password(password)
         user.save()
-        token = issue(user, name="demo", scopes=person.scopes, now=now)
+        scopes = [Scope(word) for word in person.scopes]
+        _, token = issue_token(user, name="demo", scopes=scopes, now=now)
         known = DemoUser(username=person.username, password=password, token=token)
     for slug, accounts in person.credits.items():
         system = System.objects.get(slug=slug)

@@ -9,7 +9,7 @@ from typing import Any
 from django.contrib.auth.models import AbstractBaseUser
 from pydantic import BaseModel
 
-from providers.errors import NotFound
+from providers.errors import NotAuthorized, NotFound
 from providers.reading import nearest, read
 
 
@@ -38,6 +38,27 @@ class Caller:
 
 
 @dataclass(frozen=True, slots=True)
+class Options:
+    """What a call may ask besides its input; REST takes them as query parameters of the same names."""
+
+    full: bool = False
+    """Everything, however long; else at most 16 KiB."""
+    wait_s: float = 15.0
+    """How long to wait for the site's own answer, 0..50."""
+    created: Callable[[str], None] | None = None
+    """Called with the handle of what is made, inside the transaction that makes it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One call: by whom, when, how."""
+
+    caller: Caller
+    now: datetime
+    options: Options = Options()
+
+
+@dataclass(frozen=True, slots=True)
 class Answer:
     """What a skill answers: a value, and for REST the status and headers it means."""
 
@@ -46,7 +67,7 @@ class Answer:
     location: str | None = None
 
 
-Verb = Callable[[Any, Caller, datetime], Answer]
+Verb = Callable[[Any, Call], Answer]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +78,14 @@ class Skill:
     summary: str
     input: type[BaseModel]
     output: type[BaseModel]
-    scope: Scope
+    scopes: tuple[Scope, ...]
+    """Any one of these lets a caller use it."""
     verb: Verb
     side_effects: bool = False
     creates: bool = False
     """A POST that creates takes an Idempotency-Key."""
+    waits: bool = False
+    """Takes `wait_s`."""
     input_schema: Callable[[], dict[str, Any]] | None = None
 
     def schema_in(self) -> dict[str, Any]:
@@ -72,13 +96,34 @@ class Skill:
         """Return the JSON Schema of the output."""
         return self.output.model_json_schema(mode="serialization", by_alias=True)
 
-    def call(self, given: object, caller: Caller, *, now: datetime) -> Answer:
-        """Read the input and run the verb.
+    def call(
+        self, given: object, caller: Caller, *, now: datetime, options: Options | None = None
+    ) -> Answer:
+        """Check the scope, read the input and run the verb.
 
         Raises:
-            FacetError: whatever the input or the verb deserves.
+            FacetError: whatever the caller, the input or the verb deserves.
         """
-        return self.verb(read(self.input, given, what=f"{self.name} input"), caller, now)
+        require(caller, *self.scopes)
+        value = read(self.input, given, what=f"{self.name} input")
+        return self.verb(value, Call(caller, now, options or Options()))
+
+
+def require(caller: Caller, *scopes: Scope) -> None:
+    """Do nothing when the caller holds any one of these scopes.
+
+    Raises:
+        NotAuthorized: naming the missing scope.
+    """
+    if any(caller.may(scope) for scope in scopes):
+        return
+    wanted = " or ".join(f"`{scope}`" for scope in scopes)
+    held = ", ".join(sorted(caller.scopes)) or "none"
+    raise NotAuthorized(
+        f"This needs the scope {wanted}; the token holds: {held}.",
+        remediation=f"Make a token that has the scope {wanted}.",
+        missing_scope=scopes[0].value,
+    )
 
 
 SKILLS: dict[str, Skill] = {}
@@ -104,16 +149,18 @@ def skill(name: str) -> Skill:
         raise NotFound(f"No skill `{name}`.{nearest(name, SKILLS)}") from None
 
 
+def describe(one: Skill) -> Mapping[str, Any]:
+    """Return a skill as data."""
+    return {
+        "name": one.name,
+        "summary": one.summary,
+        "input_schema": one.schema_in(),
+        "output_schema": one.schema_out(),
+        "scopes": [scope.value for scope in one.scopes],
+        "side_effects": one.side_effects,
+    }
+
+
 def described() -> list[Mapping[str, Any]]:
     """Return the whole registry as data."""
-    return [
-        {
-            "name": each.name,
-            "summary": each.summary,
-            "input_schema": each.schema_in(),
-            "output_schema": each.schema_out(),
-            "scopes": [each.scope.value],
-            "side_effects": each.side_effects,
-        }
-        for each in SKILLS.values()
-    ]
+    return [describe(each) for each in SKILLS.values()]

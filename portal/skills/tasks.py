@@ -2,9 +2,9 @@
 
 import time
 from datetime import datetime
+from itertools import accumulate
 from typing import Any, Literal
 
-from django.utils import timezone
 from pydantic import Field
 
 from federation.links import open_link
@@ -16,28 +16,37 @@ from orchestrator.placement.types import Decision
 from orchestrator.services import tasks
 from orchestrator.shown import AttemptShown, TaskShown
 from orchestrator.task_input import TaskInput
-from portal.skills.registry import Answer, Caller, Scope, Skill, register
+from portal.skills.bounds import LIMIT_BYTES, fitting, shortened, size
+from portal.skills.registry import Answer, Call, Caller, Options, Scope, Skill, register
 from providers.errors import Conflict, InvalidInput, NotFound
 from providers.types import Batch, Frozen, ReadFile
 
 _LOG_LIMIT = 65_536
 _POLL_S = (0.01, 0.02, 0.05, 0.1)
+"""Pauses between looks at a task that is being dispatched; the last one repeats."""
 WAITING = frozenset({TaskState.ACCEPTED, TaskState.PLACING, TaskState.STAGING})
 
 
 class DecisionSummary(Frozen):
-    """The decision in short; the whole is at /api/v1/decisions/{id}."""
+    """The decision as its trace tells it, in short; the whole is at /api/v1/decisions/{id}."""
 
     id: str
+    input_hash: str
+    objective: str
     result: str
     selected: dict[str, Any] | None
     runner_up: dict[str, Any] | None
     margin_s: int | None
     feasible: int = Field(description="How many candidates were feasible.")
-    candidates: int
-    rejected: list[dict[str, Any]] = Field(description="Every rejected candidate with its reasons.")
-    closest: dict[str, Any] | None
+    considered: int = Field(description="How many candidates there were.")
+    candidates: list[dict[str, Any]] = Field(
+        description="Every candidate; the rejected ones with rule, code, required, observed and remedy."
+    )
+    closest: dict[str, Any] | None = Field(
+        description="The smallest change that would make an unschedulable task feasible."
+    )
     warnings: list[str]
+    generated_at: datetime
 
 
 class SubmittedTask(Frozen):
@@ -66,24 +75,33 @@ class PreviewInput(Frozen):
     model_config = Frozen.model_config | {"extra": "allow"}
 
 
-def _preview(given: PreviewInput, caller: Caller, now: datetime) -> Answer:
-    value, _ = tasks.preview(caller.user, given.model_extra or {}, now=now)
-    return Answer(value)
+def _preview(given: PreviewInput, call: Call) -> Answer:
+    value, _ = tasks.preview(call.caller.user, given.model_extra or {}, now=call.now)
+    if call.options.full:
+        return Answer(value)
+    body = value.model_dump(mode="json", by_alias=True)
+    return Answer(Decision.model_validate(shortened(body, LIMIT_BYTES)))
 
 
 class SubmitInput(Frozen):
     """A task input, read by the verb so that every fault has its pointer."""
 
     model_config = Frozen.model_config | {"extra": "allow"}
-    wait_s: float = Field(15, ge=0, le=50)
 
 
-def _submit(given: SubmitInput, caller: Caller, now: datetime) -> Answer:
-    submitted = tasks.submit_task(caller.user, given.model_extra or {}, actor=caller.actor, now=now)
-    task = _settled(submitted.task, given.wait_s)
-    value = _submitted(task, submitted)
-    in_time = TaskState(task.state) not in WAITING
-    return Answer(value, status=201 if in_time else 202, location=f"/api/v1/tasks/{task.handle}")
+def _submit(given: SubmitInput, call: Call) -> Answer:
+    caller, options = call.caller, call.options
+    submitted = tasks.submit_task(
+        caller.user, given.model_extra or {}, actor=caller.actor, now=call.now, created=options.created
+    )
+    task = _settled(submitted.task, options.wait_s)
+    return submitted_answer(task, understood=submitted.understood.report(), full=options.full)
+
+
+def submitted_again(caller: Caller, handle: str, options: Options) -> Answer:
+    """Return the answer to a submission whose task exists, but whose first answer was never given."""
+    task = _settled(tasks.find_task(caller.user, handle), options.wait_s)
+    return submitted_answer(task, understood={}, full=options.full)
 
 
 def _settled(task: Task, wait_s: float) -> Task:
@@ -97,45 +115,45 @@ def _settled(task: Task, wait_s: float) -> Task:
     return task
 
 
-def _submitted(task: Task, submitted: tasks.Submitted) -> SubmittedTask:
+def submitted_answer(task: Task, *, understood: dict[str, Any], full: bool) -> Answer:
+    """Return what a submission answers: 201 when the site has it (or nobody can), 202 while that is open."""
     shown = selectors.show_task(selectors.tasks(task.user).get(pk=task.pk))
-    return SubmittedTask(
+    body = selectors.decisions(task.user).filter(task=task).order_by("id")[0].body
+    room = LIMIT_BYTES - size(shown) - size(understood) - 512
+    value = SubmittedTask(
         task=shown,
         id=shown.id,
         state=shown.state,
         system=shown.system,
         partition=shown.partition,
         shape=shown.shape,
-        decision=summarize(submitted.placed.decision.body),
-        understood=submitted.understood.report(),
+        decision=summarize(body if full else shortened(body, room)),
+        understood=understood,
     )
+    status = 202 if TaskState(shown.state) in WAITING else 201
+    return Answer(value, status=status, location=f"/api/v1/tasks/{shown.id}")
 
 
 def summarize(body: dict[str, Any]) -> DecisionSummary:
     """Return a decision in short."""
     candidates = body["candidates"]
+    kept = ("id", "input_hash", "objective", "result", "selected", "runner_up", "margin_s", "closest")
     return DecisionSummary(
-        id=body["id"],
-        result=body["result"],
-        selected=body["selected"],
-        runner_up=body["runner_up"],
-        margin_s=body["margin_s"],
+        **{name: body[name] for name in kept},
         feasible=sum(candidate["feasible"] for candidate in candidates),
-        candidates=len(candidates),
-        rejected=[
-            {
-                "system": candidate["system"],
-                "partition": candidate["partition"],
-                "account": candidate["account"],
-                "codes": [rejection["code"] for rejection in candidate["rejections"]],
-                "remedy": candidate["rejections"][0]["remedy"],
-            }
-            for candidate in candidates
-            if candidate["rejections"]
-        ][:40],
-        closest=body["closest"],
+        considered=len(candidates),
+        candidates=[_in_short(candidate) for candidate in candidates],
         warnings=list(body["warnings"]),
+        generated_at=body["generated_at"],
     )
+
+
+def _in_short(candidate: dict[str, Any]) -> dict[str, Any]:
+    kept = ("system", "partition", "account", "feasible", "rank", "rejections", "tie_break")
+    short = {name: candidate[name] for name in kept if candidate[name] is not None}
+    if candidate["estimates"]:
+        short["completion_s"] = candidate["estimates"]["completion_s"]
+    return short
 
 
 class ResultInput(Frozen):
@@ -154,28 +172,51 @@ class Result(Frozen):
     task: TaskShown
     manifest: dict[str, Any] | None
     attempts: list[AttemptShown]
+    omitted: dict[str, int] = Field(description="How many attempts and files were left out for length.")
 
 
-def _result(given: ResultInput, caller: Caller, now: datetime) -> Answer:
-    del now
-    task = tasks.find_task(caller.user, given.task)
-    row = selectors.tasks(caller.user).get(pk=task.pk)
+def _result(given: ResultInput, call: Call) -> Answer:
+    user = call.caller.user
+    task = tasks.find_task(user, given.task)
+    row = selectors.tasks(user).get(pk=task.pk)
     shown = selectors.show_task(row)
     manifest = selectors.manifest_of(row)
-    return Answer(
-        Result(
-            id=shown.id,
-            state=shown.state,
-            system=shown.system,
-            partition=shown.partition,
-            task=shown,
-            manifest={"id": manifest.handle, **manifest.body} if manifest else None,
-            attempts=[
-                selectors.show_attempt(attempt)
-                for attempt in selectors.attempts(caller.user).filter(task=task).order_by("number")
-            ],
-        )
+    value = Result(
+        id=shown.id,
+        state=shown.state,
+        system=shown.system,
+        partition=shown.partition,
+        task=shown,
+        manifest={"id": manifest.handle, **manifest.body} if manifest else None,
+        attempts=[
+            selectors.show_attempt(attempt)
+            for attempt in selectors.attempts(user).filter(task=task).order_by("number")
+        ],
+        omitted={},
     )
+    return Answer(value if call.options.full else _bounded(value))
+
+
+def _bounded(result: Result) -> Result:
+    """Return a result of at most 16 KiB: the newest attempts and the first files stay."""
+    over = size(result) - LIMIT_BYTES
+    if over <= 0:
+        return result
+    attempts = fitting(list(reversed(result.attempts)), 6_000)[::-1]
+    omitted = {"attempts": len(result.attempts) - len(attempts)}
+    bounded = result.model_copy(update={"attempts": attempts})
+    files = (result.manifest or {}).get("files") or []
+    if size(bounded) > LIMIT_BYTES and files:
+        room = LIMIT_BYTES - (size(bounded) - size(files)) - 200
+        kept = [file for file, end in zip(files, _ends(files), strict=True) if end <= room]
+        omitted["files"] = len(files) - len(kept)
+        bounded = bounded.model_copy(update={"manifest": {**(result.manifest or {}), "files": kept}})
+    return bounded.model_copy(update={"omitted": omitted})
+
+
+def _ends(files: list[Any]) -> list[int]:
+    """Return how many bytes of JSON each file and all before it take."""
+    return list(accumulate(size(file) + 1 for file in files))
 
 
 class LogInput(Frozen):
@@ -202,9 +243,8 @@ class Log(Frozen):
     untrusted: bool = True
 
 
-def _log(given: LogInput, caller: Caller, now: datetime) -> Answer:
-    del now
-    attempt = _attempt_of(given, caller)
+def _log(given: LogInput, call: Call) -> Answer:
+    attempt = _attempt_of(given, call.caller)
     path = attempt.stdout_path if given.stream == "stdout" else attempt.stderr_path
     if not path:
         return Answer(_nothing_yet(given, attempt))
@@ -264,21 +304,21 @@ class ReplanInput(Frozen):
     task: str
     exclude_systems: tuple[str, ...] = ()
     envelope: dict[str, Any] | None = None
-    wait_s: float = Field(15, ge=0, le=50)
 
 
-def _replan(given: ReplanInput, caller: Caller, now: datetime) -> Answer:
+def _replan(given: ReplanInput, call: Call) -> Answer:
+    user = call.caller.user
     task = tasks.replan(
-        caller.user,
+        user,
         given.task,
-        actor=caller.actor,
-        now=now,
+        actor=call.caller.actor,
+        now=call.now,
         exclude_systems=given.exclude_systems,
         envelope=given.envelope,
     )
     if not task.attempts.filter(cancel_reason="superseded", finished_at=None).exists():
-        task = _settled(task, given.wait_s)
-    return Answer(selectors.show_task(selectors.tasks(caller.user).get(pk=task.pk)))
+        task = _settled(task, call.options.wait_s)
+    return Answer(selectors.show_task(selectors.tasks(user).get(pk=task.pk)))
 
 
 class CancelInput(Frozen):
@@ -289,20 +329,17 @@ class CancelInput(Frozen):
     transfer: str | None = None
 
 
-def _cancel(given: CancelInput, caller: Caller, now: datetime) -> Answer:
+def _cancel(given: CancelInput, call: Call) -> Answer:
     named = [word for word in (given.task, given.group, given.transfer) if word is not None]
     if len(named) != 1:
         message = "Name exactly one of `task`, `group`, `transfer`."
         raise InvalidInput(message, problems=(("", "not_exactly_one", message),))
     if given.task is None:
-        raise NotFound(f"No group or transfer {named[0]!r}.")
-    task = tasks.cancel_task(caller.user, given.task, actor=caller.actor, now=now)
-    return Answer(selectors.show_task(selectors.tasks(caller.user).get(pk=task.pk)))
-
-
-def now() -> datetime:
-    """Return the instant of a call; the edges alone read the clock."""
-    return timezone.now()
+        kind = "group" if given.group is not None else "transfer"
+        raise NotFound(f"No {kind} {named[0]!r}.", pointer=f"/{kind}")
+    user = call.caller.user
+    task = tasks.cancel_task(user, given.task, actor=call.caller.actor, now=call.now)
+    return Answer(selectors.show_task(selectors.tasks(user).get(pk=task.pk)))
 
 
 register(
@@ -311,7 +348,7 @@ register(
         "Decide where a task or envelope would run, with every candidate and reason, without submitting.",
         PreviewInput,
         Decision,
-        Scope.READ,
+        (Scope.READ,),
         _preview,
         input_schema=submit_schema,
     )
@@ -322,15 +359,16 @@ register(
         "Submit a described piece of work; answers with a durable handle, the placement and why.",
         SubmitInput,
         SubmittedTask,
-        Scope.SUBMIT,
+        (Scope.SUBMIT,),
         _submit,
         side_effects=True,
         creates=True,
+        waits=True,
         input_schema=submit_schema,
     )
 )
 register(
-    Skill("get_result", "Manifest, attempts and times of a task.", ResultInput, Result, Scope.READ, _result)
+    Skill("get_result", "Manifest, attempts and times of a task.", ResultInput, Result, (Scope.READ,), _result)
 )
 register(
     Skill(
@@ -338,7 +376,7 @@ register(
         "At most 64 KiB of a task's output or error output, by byte offset.",
         LogInput,
         Log,
-        Scope.READ,
+        (Scope.READ,),
         _log,
     )
 )
@@ -348,10 +386,11 @@ register(
         "Place a task that does not run yet anew, without some systems or with another envelope.",
         ReplanInput,
         TaskShown,
-        Scope.SUBMIT,
+        (Scope.SUBMIT, Scope.MANAGE),
         _replan,
         side_effects=True,
         creates=True,
+        waits=True,
     )
 )
 register(
@@ -360,7 +399,7 @@ register(
         "Cancel a task; confirmed by the site before it is final.",
         CancelInput,
         TaskShown,
-        Scope.SUBMIT,
+        (Scope.SUBMIT, Scope.MANAGE),
         _cancel,
         side_effects=True,
         creates=True,

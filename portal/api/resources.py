@@ -1,0 +1,279 @@
+"""What can be read: each kind of object with its rows for one user, how it is shown, and its filters."""
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from django.contrib.auth.models import AbstractBaseUser
+from django.db.models import QuerySet
+from django.http import QueryDict
+from pydantic import BaseModel
+
+from federation import selectors as federation
+from federation.shown import AllocationShown, ChargeShown, SnapshotShown, SystemShown
+from federation.types import Health
+from orchestrator import selectors as orchestrator
+from orchestrator import shown
+from orchestrator.lifecycle import AttemptState, GroupState, TaskState, TransferState
+from portal import tokens
+from portal.api.paging import MAX_LIMIT, Page, bad_parameter, filters, newest_first, whole_number
+from portal.skills.events import check_cursor, check_types
+from providers.errors import NotFound
+from providers.reading import nearest
+
+PAGING = ("cursor", "limit")
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """One kind of object."""
+
+    name: str
+    summary: str
+    value: type[BaseModel]
+    rows: Callable[[AbstractBaseUser], QuerySet[Any]]
+    show: Callable[[Any, datetime], BaseModel]
+    filters: Mapping[str, str] = field(default_factory=dict)
+    """Query parameter to lookup."""
+    states: Collection[str] | None = None
+    """What `state` may be."""
+    show_in_list: Callable[[Any, datetime], BaseModel] | None = None
+    extra: tuple[str, ...] = ()
+    """Query parameters besides filters and paging."""
+
+    def parameters(self) -> tuple[str, ...]:
+        """Return every query parameter of the list."""
+        return (*self.filters, *self.extra, *PAGING)
+
+    def page(self, user: AbstractBaseUser, query: QueryDict, *, now: datetime) -> tuple[list[BaseModel], str | None]:
+        """Return one page as values, and the cursor of the next."""
+        self.check_state(query)
+        limit = whole_number(query, "limit", default=50, least=1, most=MAX_LIMIT)
+        rows = self.rows(user).filter(**filters(query, self.filters))
+        page = newest_first(rows, query, limit)
+        show = self.show_in_list or self.show
+        return [show(row, now) for row in page.rows], page.following
+
+    def one(self, user: AbstractBaseUser, handle: str, *, now: datetime) -> BaseModel:
+        """Return one object.
+
+        Raises:
+            NotFound: none of this user's.
+        """
+        row = self.rows(user).filter(handle=handle).first()
+        if row is None:
+            raise self.missing(handle)
+        return self.show(row, now)
+
+    def missing(self, handle: str) -> NotFound:
+        """Return the refusal of an unknown handle."""
+        return NotFound(f"No {self.name.removesuffix('s')} {handle[:80]!r}.")
+
+    def check_state(self, query: QueryDict) -> None:
+        """Refuse a state that these objects never have."""
+        if self.states is None or "state" not in query:
+            return
+        for word in query["state"].split(","):
+            if word.strip() not in self.states:
+                text = f"No state `{word[:60]}`." + nearest(word[:60], self.states)
+                raise bad_parameter("state", "unknown_state", text)
+
+
+class Systems(Resource):
+    """Systems are few, named by slug, and made from what was probed."""
+
+    def page(self, user: AbstractBaseUser, query: QueryDict, *, now: datetime) -> tuple[list[BaseModel], str | None]:
+        """Return the systems after the cursor, by slug."""
+        self.check_state(query)
+        limit = whole_number(query, "limit", default=50, least=1, most=MAX_LIMIT)
+        after = query.get("cursor", "")
+        states = {word.strip() for word in query["state"].split(",")} if "state" in query else None
+        slugs = {word.strip() for word in query["system"].split(",")} if "system" in query else None
+        found: list[BaseModel] = [
+            each
+            for each in federation.systems_shown(user, now=now)
+            if each.id > after
+            and (states is None or each.state in states)
+            and (slugs is None or each.id in slugs)
+        ]
+        more = len(found) > limit
+        return found[:limit], getattr(found[limit - 1], "id", None) if more else None
+
+    def one(self, user: AbstractBaseUser, handle: str, *, now: datetime) -> BaseModel:
+        """Return one system by slug."""
+        for each in federation.systems_shown(user, now=now):
+            if each.id == handle:
+                return each
+        raise self.missing(handle)
+
+
+class Events(Resource):
+    """Events come oldest first: a reader goes on where it stopped. Cursors are places in commit order."""
+
+    def page(self, user: AbstractBaseUser, query: QueryDict, *, now: datetime) -> tuple[list[BaseModel], str | None]:
+        """Return the events after a cursor (`after`, or `cursor`), in commit order."""
+        if "after" in query and "cursor" in query:
+            raise bad_parameter("after", "not_exactly_one", "Give `after` or `cursor`, not both.")
+        limit = whole_number(query, "limit", default=50, least=1, most=MAX_LIMIT)
+        name = "after" if "after" in query else "cursor"
+        after = whole_number(query, name, default=0, least=0, most=2**63 - 1)
+        types = tuple(word.strip() for word in query["type"].split(",")) if "type" in query else ()
+        check_types(types, pointer="?type")
+        if after:
+            check_cursor(after)
+        rows = orchestrator.events(user).filter(position__seq__gt=after, **filters(query, self.filters))
+        found = list(orchestrator.of_types(rows, types).order_by("position__seq")[: limit + 1])
+        page = Page(found[:limit], str(found[limit - 1].position.seq) if len(found) > limit else None)
+        return [self.show(row, now) for row in page.rows], page.following
+
+
+def _states(kind: Any) -> tuple[str, ...]:
+    return tuple(state.value for state in kind)
+
+
+RESOURCES: dict[str, Resource] = {
+    each.name: each
+    for each in (
+        Systems(
+            "systems",
+            "Systems as they stand for you.",
+            SystemShown,
+            lambda user: orchestrator.tasks(user).none(),
+            lambda row, _now: row,
+            filters={"system": "slug", "state": "health"},
+            states=_states(Health),
+        ),
+        Resource(
+            "snapshots",
+            "What each probe of your systems saw, in counts.",
+            SnapshotShown,
+            federation.snapshots,
+            lambda row, _now: federation.show_snapshot(row),
+            filters={"system": "system__slug", "state": "availability"},
+            states=("available", "scheduler_down", "unreachable", "unparsable"),
+        ),
+        Resource(
+            "envelopes",
+            "Envelopes kept: drafted, or given with a task.",
+            shown.EnvelopeShown,
+            orchestrator.envelopes,
+            lambda row, _now: orchestrator.show_envelope(row),
+            filters={"source": "source"},
+        ),
+        Resource(
+            "tasks",
+            "Your tasks.",
+            shown.TaskShown,
+            orchestrator.tasks,
+            lambda row, _now: orchestrator.show_task(row),
+            filters={
+                "state": "state",
+                "system": "attempt__system__slug",
+                "partition": "attempt__partition",
+                "group": "group__handle",
+                "cause": "cause",
+                "name": "name",
+                "client_ref": "client_ref",
+            },
+            states=_states(TaskState),
+        ),
+        Resource(
+            "groups",
+            "Your groups of tasks.",
+            shown.GroupShown,
+            orchestrator.groups,
+            lambda row, _now: orchestrator.show_group(row),
+            filters={"state": "state", "name": "name"},
+            states=_states(GroupState),
+        ),
+        Resource(
+            "attempts",
+            "Every try of your tasks at a placement.",
+            shown.AttemptShown,
+            orchestrator.attempts,
+            lambda row, _now: orchestrator.show_attempt(row),
+            filters={
+                "task": "task__handle",
+                "group": "task__group__handle",
+                "state": "state",
+                "system": "system__slug",
+                "partition": "partition",
+                "job_id": "job_id",
+            },
+            states=_states(AttemptState),
+        ),
+        Resource(
+            "decisions",
+            "Placement decisions with their whole trace.",
+            shown.DecisionShown,
+            orchestrator.decisions,
+            lambda row, _now: orchestrator.show_decision(row),
+            filters={
+                "task": "task__handle",
+                "system": "system",
+                "partition": "partition",
+                "purpose": "purpose",
+                "state": "body__result",
+            },
+            states=("placed", "unschedulable"),
+            show_in_list=lambda row, _now: orchestrator.show_decision_in_list(row),
+        ),
+        Resource(
+            "transfers",
+            "Movements of your data.",
+            shown.TransferShown,
+            orchestrator.transfers,
+            lambda row, _now: orchestrator.show_transfer(row),
+            filters={"task": "task__handle", "state": "state"},
+            states=_states(TransferState),
+        ),
+        Events(
+            "events",
+            "What happened to your work and your systems, in commit order.",
+            shown.EventShown,
+            orchestrator.events,
+            lambda row, _now: orchestrator.show_event(row),
+            filters={
+                "task": "task",
+                "group": "group",
+                "attempt": "attempt",
+                "transfer": "transfer",
+                "system": "system",
+                "subject": "subject",
+                "state": "state",
+            },
+            extra=("type", "after"),
+        ),
+        Resource(
+            "allocations",
+            "What you may spend, by system and account, each in its site's own unit.",
+            AllocationShown,
+            federation.allocations,
+            lambda row, _now: federation.show_allocation(row),
+            filters={"system": "system__slug", "account": "account"},
+        ),
+        Resource(
+            "charges",
+            "The ledger lines of your allocations.",
+            ChargeShown,
+            federation.charges,
+            lambda row, _now: federation.show_charge(row),
+            filters={
+                "system": "allocation__system__slug",
+                "account": "allocation__account",
+                "allocation": "allocation__handle",
+                "attempt": "attempt_handle",
+                "kind": "kind",
+            },
+        ),
+        Resource(
+            "tokens",
+            "Your API tokens, never their secrets.",
+            tokens.TokenShown,
+            tokens.tokens,
+            lambda row, now: tokens.show_token(row, now=now),
+            filters={"name": "name"},
+        ),
+    )
+}

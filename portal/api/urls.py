@@ -1,0 +1,60 @@
+"""Every route under /api/v1, made from the registry and the resources; a trailing slash is welcome, never needed."""
+
+from django.urls import URLPattern, re_path
+
+from portal.api import docs
+from portal.api.resources import RESOURCES
+from portal.api.stream import EventStream
+from portal.api.views import (
+    CREATED_BY,
+    CreatingList,
+    OneObject,
+    OneSkill,
+    OneToken,
+    ResourceList,
+    RevokeToken,
+    SkillList,
+    TaskTimeline,
+    TaskVerb,
+    TokenList,
+)
+
+app_name = "api"
+_V1 = "^api/v1/"
+_HANDLE = "(?P<handle>[^/]+)"
+
+
+def _route(path: str, view: object, name: str) -> URLPattern:
+    return re_path(f"{_V1}{path}/?$", view, name=name)  # type: ignore[arg-type]  # any kind of view
+
+
+def _reads() -> list[URLPattern]:
+    found = []
+    for name in RESOURCES:
+        if name == "tokens":
+            continue
+        listing = CreatingList if name in CREATED_BY else ResourceList
+        found += [
+            _route(name, listing.as_view(resource=name), f"{name}-list"),
+            _route(f"{name}/{_HANDLE}", OneObject.as_view(resource=name), f"{name}-show"),
+        ]
+    return found
+
+
+urlpatterns = [
+    _route("skills", SkillList.as_view(), "skill-list"),
+    _route("skills/(?P<name>[^/]+)", OneSkill.as_view(), "skill-show"),
+    _route("events/stream", EventStream.as_view(), "event-stream"),
+    *_reads(),
+    _route("tokens", TokenList.as_view(), "token-list"),
+    _route(f"tokens/{_HANDLE}", OneToken.as_view(), "token-show"),
+    _route(f"tokens/{_HANDLE}/revoke", RevokeToken.as_view(), "token-revoke"),
+    _route(f"tasks/{_HANDLE}/timeline", TaskTimeline.as_view(), "task-timeline"),
+    _route(f"tasks/{_HANDLE}/cancel", TaskVerb.as_view(verb="cancel"), "task-cancel"),
+    _route(f"tasks/{_HANDLE}/replan", TaskVerb.as_view(verb="replan"), "task-replan"),
+    _route("schema", docs.schema, "schema"),
+    _route("docs", docs.browse, "docs"),
+    _route("docs/errors", docs.errors, "docs-errors"),
+    re_path("^llms.txt$", docs.for_models, name="llms"),
+    re_path("^api(?:/.*)?$", docs.nowhere, name="nowhere"),
+]

@@ -1,0 +1,175 @@
+"""Hearing of new events: one LISTEN connection for each process, whoever waits for however many of them.
+
+A daemon thread keeps the newest events in a ring and wakes waiters, threads and event loops alike. It starts
+when first asked, looks every two seconds even unasked (a lost notification costs no more), and outlives the
+database: it connects again and catches up.
+"""
+
+import asyncio
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import psycopg
+from django.db import DatabaseError, connection
+
+from federation.models import Event, EventPosition
+from orchestrator.selectors import show_event
+from orchestrator.shown import EventShown
+
+_log = logging.getLogger(__name__)
+
+CHANNEL = "facet_events"
+LOOK_ANYWAY_S = 2.0
+RING = 2000
+_BATCH = 500
+_PAUSE_S = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """One event, for whom it is, and how it is sent."""
+
+    shown: EventShown
+    user_id: int | None
+    frame: bytes
+
+    @property
+    def cursor(self) -> int:
+        """Return its place in commit order."""
+        return self.shown.cursor
+
+
+def frame(event: EventShown) -> bytes:
+    """Return an event as one message of a server-sent stream."""
+    return f"id: {event.cursor}\nevent: {event.type}\ndata: {event.model_dump_json()}\n\n".encode()
+
+
+class Listener:
+    """The ring, the head of the log as far as this process knows it, and who wants to be woken."""
+
+    def __init__(self) -> None:
+        self.head = 0
+        self.stopping = False
+        self._ring: deque[Heard] = deque(maxlen=RING)
+        self._news = threading.Condition()
+        self._wakes: set[Callable[[], None]] = set()
+        self._thread: threading.Thread | None = None
+        self._ready = threading.Event()
+
+    def start(self, *, within_s: float = 5.0) -> bool:
+        """Start listening where that was not done; return whether the head of the log is known."""
+        with self._news:
+            if self._thread is None or not self._thread.is_alive():
+                self.stopping = False
+                self._ready.clear()
+                self._ring.clear()
+                self._thread = threading.Thread(target=self._run, name="events", daemon=True)
+                self._thread.start()
+        return self._ready.wait(within_s)
+
+    def stop(self) -> None:
+        """Wake every waiter for the last time; the thread ends within its next look."""
+        self.stopping = True
+        self._wake()
+
+    def wait(self, beyond: int, *, timeout_s: float) -> bool:
+        """Wait in a thread until the head is beyond a cursor; return whether it is."""
+        with self._news:
+            self._news.wait_for(lambda: self.stopping or self.head > beyond, timeout_s)
+            return self.head > beyond
+
+    def since(self, cursor: int) -> list[Heard] | None:
+        """Return what came after a cursor; None when the ring does not reach back so far."""
+        with self._news:
+            if cursor >= self.head:
+                return []
+            if not self._ring or self._ring[0].cursor > cursor + 1:
+                return None
+            return [heard for heard in self._ring if heard.cursor > cursor]
+
+    def subscribe(self, wake: Callable[[], None]) -> None:
+        """Have `wake` called (in another thread, quickly) on every change of the head."""
+        with self._news:
+            self._wakes.add(wake)
+
+    def unsubscribe(self, wake: Callable[[], None]) -> None:
+        """Stop calling `wake`."""
+        with self._news:
+            self._wakes.discard(wake)
+
+    def _wake(self) -> None:
+        with self._news:
+            self._news.notify_all()
+            wakes = list(self._wakes)
+        for wake in wakes:
+            wake()
+
+    def _run(self) -> None:
+        while not self.stopping:
+            try:
+                self._listen()
+            except (DatabaseError, psycopg.Error) as error:
+                _log.warning("events cannot be heard just now: %s", error)
+                connection.close()
+                if not self.stopping:
+                    threading.Event().wait(_PAUSE_S)
+        connection.close()
+
+    def _listen(self) -> None:
+        with psycopg.connect(autocommit=True, **_where()) as heard:
+            heard.execute(f"LISTEN {CHANNEL}")
+            if not self._ready.is_set():
+                self.head = EventPosition.objects.order_by("-seq").values_list("seq", flat=True).first() or 0
+                self._ready.set()
+            while not self.stopping:
+                self._catch_up()
+                for _ in heard.notifies(timeout=LOOK_ANYWAY_S, stop_after=1):
+                    pass
+
+    def _catch_up(self) -> None:
+        """Put everything beyond the head into the ring; positions have no gaps, so none is passed over."""
+        while True:
+            rows = Event.objects.filter(position__seq__gt=self.head).select_related("position")
+            found = list(rows.order_by("position__seq")[:_BATCH])
+            if not found:
+                return
+            fresh = [Heard(shown, row.user_id, frame(shown)) for row in found for shown in (show_event(row),)]
+            with self._news:
+                self._ring.extend(fresh)
+                self.head = fresh[-1].cursor
+            self._wake()
+
+
+def _where() -> dict[str, str]:
+    """Return libpq's parameters of the database that Django uses now (a test's own included)."""
+    given = connection.get_connection_params()
+    names = ("host", "port", "user", "password", "dbname", "sslmode", "sslrootcert", "connect_timeout")
+    return {name: str(given[name]) for name in names if given.get(name)}
+
+
+LISTENER = Listener()
+
+
+class Bell:
+    """What the coroutines of one event loop wait on; rung from the listener's thread."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._rung = loop.create_future()
+
+    def ring(self) -> None:
+        """Wake everybody who waits; safe from any thread."""
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._ring)
+
+    def _ring(self) -> None:
+        rung, self._rung = self._rung, self._loop.create_future()
+        if not rung.done():
+            rung.set_result(None)
+
+    def waiting(self) -> asyncio.Future[None]:
+        """Return what is done at the next ring; take it before looking for news."""
+        return self._rung

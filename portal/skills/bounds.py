@@ -1,0 +1,73 @@
+"""Keeping answers short: what a model reads fits 16 KiB unless it asks for everything. Pure."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, TypeVar
+
+from pydantic import BaseModel
+
+LIMIT_BYTES = 16_384
+ASK_FOR_ALL = "Shortened to 16 KiB; ask with ?full=1 for everything."
+
+T = TypeVar("T", bound=BaseModel)
+
+
+def size(value: object) -> int:
+    """Return the length of a value as JSON, bytes."""
+    if isinstance(value, BaseModel):
+        return len(value.model_dump_json(by_alias=True).encode())
+    return len(json.dumps(value, default=str, ensure_ascii=False, separators=(",", ":")).encode())
+
+
+def fitting(items: Sequence[T], room: int) -> list[T]:
+    """Return the first items whose JSON fits into `room` bytes, at least one where there is one."""
+    kept: list[T] = []
+    for item in items:
+        room -= size(item) + 1
+        if room < 0 and kept:
+            break
+        kept.append(item)
+    return kept
+
+
+def shortened(body: Mapping[str, Any], room: int) -> dict[str, Any]:
+    """Return a decision in at most `room` bytes where that can be.
+
+    Every candidate stays, with the rule and code of each rejection. What goes first is what helps least: the
+    sizes tried, the sizing of rejected candidates, long remedies, the estimates of those far behind.
+    """
+    short = dict(body)
+    for version in _versions(body):
+        short = version
+        if size(short) <= room:
+            return short
+    return short
+
+
+def _versions(body: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    yield dict(body)
+    told = {**body, "warnings": [*body["warnings"], ASK_FOR_ALL]}
+    candidates = [dict(candidate) for candidate in body["candidates"]]
+    for candidate in candidates:
+        if candidate.get("sizing"):
+            candidate["sizing"] = {**candidate["sizing"], "tried": []}
+    yield {**told, "candidates": candidates}
+    candidates = [c if c["feasible"] else {**c, "sizing": None, "estimates": None} for c in candidates]
+    yield {**told, "candidates": candidates}
+    for length in (80, 0):
+        candidates = [_with_remedies(candidate, length) for candidate in candidates]
+        yield {**told, "candidates": candidates}
+    for rank in (10, 3, 0):
+        candidates = [
+            c if (c["rank"] or 0) <= rank else {**c, "sizing": None, "estimates": None} for c in candidates
+        ]
+        yield {**told, "candidates": candidates}
+
+
+def _with_remedies(candidate: dict[str, Any], length: int) -> dict[str, Any]:
+    rejections = [{**each, "remedy": _cut(each["remedy"], length)} for each in candidate["rejections"]]
+    return {**candidate, "rejections": rejections}
+
+
+def _cut(text: str, length: int) -> str:
+    return text if len(text) <= length else text[: max(0, length - 1)] + ("…" if length else "")

@@ -1,0 +1,121 @@
+"""The skill that drafts an envelope from a script or from words. Nothing is submitted."""
+
+from typing import Any
+
+from pydantic import Field
+
+from orchestrator.envelope.draft import Draft, Hints
+from orchestrator.services.envelopes import draft_envelope
+from portal.skills.registry import Answer, Call, Scope, Skill, register
+from providers.dialects.scripts.types import Note
+from providers.errors import InvalidInput
+from providers.types import Frozen
+
+_MAX_CHARS = 1024 * 1024
+_BY_RULES = "No model reads code_context in this installation; the draft rests on the text alone."
+
+
+class DraftInput(Frozen):
+    """Exactly one of `text` and `script`."""
+
+    text: str | None = Field(None, max_length=_MAX_CHARS, description="What is needed, in plain words.")
+    script: str | None = Field(None, max_length=_MAX_CHARS, description="A whole batch script.")
+    dialect: str | None = Field(
+        None, description="slurm, pbs, lsf, flux, sge, cobalt or oar; absent: as the script says."
+    )
+    code_context: str | None = Field(
+        None, max_length=100_000, description="Code around the work, for a model to read."
+    )
+
+
+class Fault(Frozen):
+    """One fault of the drafted envelope."""
+
+    pointer: str
+    code: str
+    message: str
+
+
+class Validation(Frozen):
+    """Whether the draft is an envelope that placement takes."""
+
+    valid: bool
+    errors: list[Fault]
+
+
+class DraftedEnvelope(Frozen):
+    """A proposal, with where each figure comes from and what was not understood."""
+
+    id: str | None = Field(description="Handle to submit with as `envelope_id`; null when it is not valid.")
+    state: str = Field(description="drafted, or invalid.")
+    source: str = Field(description="script, llm or rules.")
+    confidence: float = Field(ge=0, le=1)
+    rationale: dict[str, str] = Field(description="Reason per field.")
+    envelope: dict[str, Any] | None = Field(description="Normalized; null when it cannot be valid.")
+    said: dict[str, Any] = Field(description="Only what the text itself says.")
+    dialect: str | None
+    hints: Hints
+    not_understood: list[Note]
+    ignored: list[Note]
+    conflicts: list[Note]
+    refusals: list[Note] = Field(description="For these the script's own scheduler would refuse it.")
+    warnings: list[Note]
+    questions: list[str] = Field(description="What only the user can say.")
+    validation: Validation
+
+
+_TOLD = ("not_understood", "ignored", "conflicts", "refusals", "warnings")
+_BOUND = 20
+
+
+def _draft(given: DraftInput, call: Call) -> Answer:
+    if (given.text is None) == (given.script is None):
+        message = "Give exactly one of `text` and `script`."
+        raise InvalidInput(message, problems=(("", "not_exactly_one", message),))
+    handle, draft = draft_envelope(
+        call.caller.user,
+        text=given.text,
+        script=given.script,
+        dialect=given.dialect,
+        actor=call.caller.actor,
+        now=call.now,
+    )
+    if given.code_context is not None:
+        note = Note(line=0, text="code_context", why=_BY_RULES)
+        draft = draft.model_copy(update={"warnings": (*draft.warnings, note)})
+    location = f"/api/v1/envelopes/{handle}" if handle else None
+    return Answer(_shown(handle, draft, bound=None if call.options.full else _BOUND), location=location)
+
+
+def _shown(handle: str | None, draft: Draft, *, bound: int | None) -> DraftedEnvelope:
+    envelope = draft.envelope
+    faults = [Fault(pointer=where, code=code, message=text) for where, code, text in draft.problems]
+    notes: dict[str, Any] = {name: list(getattr(draft, name))[:bound] for name in _TOLD}
+    return DraftedEnvelope(
+        id=handle,
+        state="drafted" if handle else "invalid",
+        source=draft.source,
+        confidence=draft.confidence,
+        rationale=draft.rationale,
+        envelope=envelope.model_dump(mode="json", exclude={"original"}) if envelope else None,
+        said=draft.given.model_dump(mode="json", exclude_none=True, exclude={"original", "rationale"}),
+        dialect=draft.dialect,
+        hints=draft.hints,
+        questions=list(draft.questions)[:bound],
+        validation=Validation(valid=envelope is not None and not faults, errors=faults[:bound]),
+        **notes,
+    )
+
+
+register(
+    Skill(
+        "draft_envelope",
+        "Draft a ResourceEnvelope from a batch script or plain words, with reasons; nothing is submitted.",
+        DraftInput,
+        DraftedEnvelope,
+        (Scope.DRAFT,),
+        _draft,
+        side_effects=True,
+        creates=True,
+    )
+)
