@@ -35,7 +35,7 @@ def _record(
     standing: Standing,
 ) -> ResourceRecord:
     profile, declared, live = prepared.profile, partition.profile, partition.live
-    association = _association(access, account, partition.name)
+    association = _association(access, account, partition.scheduler_name)
     qos = declared.qos or profile.policy.default_qos or (association.default_qos if association else None)
     limits = _limits(prepared, partition, access, association=association, qos=qos)
     credit = access.credits.get(account) if account else None
@@ -64,7 +64,7 @@ def _record(
         max_nodes=_least(declared.max_nodes, live.max_nodes if live else None),
         is_exclusive=declared.exclusive if declared.exclusive is not None else bool(live and live.exclusive),
         limits=limits,
-        own_priority=_own_priority(prepared.probe, access, partition.name),
+        own_priority=_own_priority(prepared.probe, access, partition.scheduler_name),
         maintenance=partition.maintenance,
         containers=profile.containers,
         software=profile.software or {},
@@ -164,19 +164,19 @@ def _limits(
     if association:
         per_user.append(association.limits)
     per_job = [rule.per_job for rule in rules]
-    submitted, running, gpus = _own_use(prepared.probe, access.remote_user, partition.name)
-    policy = prepared.profile.policy
+    submitted, running, gpus = _own_use(prepared.probe, access.remote_user, partition.scheduler_name)
+    policy, declared = prepared.profile.policy, partition.profile
     return UserLimits(
-        max_submit_jobs=_least(*(limit.max_submit_jobs for limit in per_user)),
+        max_submit_jobs=_least(*(limit.max_submit_jobs for limit in per_user), declared.max_submit_jobs),
         submitted_jobs=submitted,
-        max_running_jobs=_least(*(limit.max_jobs for limit in per_user)),
+        max_running_jobs=_least(*(limit.max_jobs for limit in per_user), declared.max_running_jobs),
         running_jobs=running,
-        max_gpus_per_user=_least(*(limit.max_gpus for limit in per_user)),
+        max_gpus_per_user=_least(*(limit.max_gpus for limit in per_user), declared.max_gpus_per_user),
         gpus_in_use=gpus,
         max_gpus_per_job=_least(
             *(limit.max_gpus for limit in per_job),
             policy.max_gpus_per_job,
-            partition.profile.max_gpus_per_job,
+            declared.max_gpus_per_job,
         ),
         max_nodes_per_job=_least(*(limit.max_nodes for limit in per_job), policy.max_nodes_per_job),
         max_nodes_per_user=_least(*(limit.max_nodes for limit in per_user)),
