@@ -116,6 +116,7 @@ class PartitionProfile(Frozen):
     max_nodes: int | None = Field(None, ge=1)
     max_gpus_per_job: int | None = Field(None, ge=0)
     max_gpus_per_user: int | None = Field(None, ge=0)
+    max_nodes_per_user: int | None = Field(None, ge=1)
     max_running_jobs: int | None = Field(None, ge=1)
     """Per user, as is the next."""
     max_submit_jobs: int | None = Field(None, ge=1)
@@ -123,8 +124,10 @@ class PartitionProfile(Frozen):
     """Jobs get, and are charged for, whole nodes."""
     qos: str | None = None
     """The QoS to ask for; None = none is asked for."""
+    scheduler_qos: str | None = None
+    """The same as accounting knows it, where the site translates it at submission."""
     accounts: tuple[str, ...] | None = None
-    """Account name patterns (`*-gpu`) that may use it; None = every account."""
+    """Account name patterns that may use it: `*-gpu` admits, `!*-gpu` keeps out; None = every account."""
     charge: ChargeRule | None = None
     blocked: str | None = None
     """Why Facet must not use it."""

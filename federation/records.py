@@ -36,7 +36,7 @@ def _record(
 ) -> ResourceRecord:
     profile, declared, live = prepared.profile, partition.profile, partition.live
     association = _association(access, account, partition.scheduler_name)
-    qos = declared.qos or profile.policy.default_qos or (association.default_qos if association else None)
+    qos = declared.scheduler_qos or declared.qos or profile.policy.default_qos or (association.default_qos if association else None)
     limits = _limits(prepared, partition, access, association=association, qos=qos)
     credit = access.credits.get(account) if account else None
     return ResourceRecord(
@@ -121,9 +121,18 @@ def _denied(
     live, patterns = partition.live, partition.profile.accounts
     if access.associations and account is not None and association is None:
         return f"the site's accounting has no association of account {account} for this user"
-    if patterns is not None and not any(fnmatchcase(account or "", pattern) for pattern in patterns):
+    if patterns is not None and not _admits(patterns, account or ""):
         return f"accounts here must match {', '.join(patterns)}"
     return _refused(live, account, qos) if live else None
+
+
+def _admits(patterns: tuple[str, ...], account: str) -> bool:
+    """Whether no pattern with `!` keeps the account out, and one without admits it, where there is any."""
+    kept_out = [pattern[1:] for pattern in patterns if pattern.startswith("!")]
+    admitted = [pattern for pattern in patterns if not pattern.startswith("!")]
+    return not any(fnmatchcase(account, pattern) for pattern in kept_out) and (
+        not admitted or any(fnmatchcase(account, pattern) for pattern in admitted)
+    )
 
 
 def _refused(live: Partition, account: str | None, qos: str | None) -> str | None:
@@ -179,7 +188,7 @@ def _limits(
             declared.max_gpus_per_job,
         ),
         max_nodes_per_job=_least(*(limit.max_nodes for limit in per_job), policy.max_nodes_per_job),
-        max_nodes_per_user=_least(*(limit.max_nodes for limit in per_user)),
+        max_nodes_per_user=_least(*(limit.max_nodes for limit in per_user), declared.max_nodes_per_user),
         max_cpus_per_job=_least(*(limit.max_cpus for limit in per_job)),
         max_cpus_per_user=_least(*(limit.max_cpus for limit in per_user)),
         max_walltime_s=_least(*(limit.max_walltime_s for limit in (*per_user, *per_job))),
