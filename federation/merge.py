@@ -1,6 +1,6 @@
 """Joining a site profile and a probe: what every user sees alike, made once per snapshot. Pure."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil
 
@@ -22,6 +22,7 @@ class PreparedPartition:
     """What every user sees alike of one partition."""
 
     name: str
+    scheduler_name: str
     profile: PartitionProfile
     live: Partition | None
     nodes: tuple[NodeView, ...]
@@ -49,9 +50,10 @@ def prepare(
         partitions: the partition table of the last full probe (a live probe does not ask for it).
     """
     live = {partition.name: partition for partition in partitions or ()}
-    names = list(profile.partitions)
+    names = {name: profile.scheduler_name(name) for name in profile.partitions}
     if not profile.only_listed_partitions:
-        names += sorted(name for name, found in live.items() if name not in names and not found.root_only)
+        known = {*names, *names.values()}
+        names |= {name: name for name in sorted(live) if name not in known and not live[name].root_only}
     queues = _queues(probe, names)
     nodes = _nodes_by_partition(profile, probe, names)
     return PreparedSystem(
@@ -60,35 +62,60 @@ def prepare(
         partitions=tuple(
             PreparedPartition(
                 name=name,
+                scheduler_name=theirs,
                 profile=profile.partitions.get(name, PartitionProfile()),
-                live=live.get(name),
+                live=live.get(theirs),
                 nodes=nodes[name],
                 queue=queues[name],
                 maintenance=_maintenance(profile, probe, name),
             )
-            for name in names
+            for name, theirs in names.items()
         ),
     )
 
 
 def _nodes_by_partition(
-    profile: ProfileDocument, probe: Probe | None, names: Iterable[str]
+    profile: ProfileDocument, probe: Probe | None, names: Mapping[str, str]
 ) -> dict[str, tuple[NodeView, ...]]:
+    """Return the nodes of each partition, by our names; `names` gives the scheduler's."""
     if probe is None:
         return {name: _declared_nodes(profile, name) for name in names}
+    entries: dict[str, list[tuple[str, frozenset[str], _Kinds]]] = {}
+    for name, theirs in names.items():
+        stated = profile.partitions.get(name, PartitionProfile())
+        entries.setdefault(theirs, []).append((name, frozenset(stated.features), _kinds(profile, stated)))
     found: dict[str, list[NodeView]] = {name: [] for name in names}
     for node in probe.nodes:
-        view = _view(node, profile)
-        for name in node.partitions:
-            if name in found:
-                found[name].append(view)
+        views: dict[_Kinds, NodeView] = {}
+        for theirs in node.partitions:
+            for name, features, kinds in entries.get(theirs, ()):
+                if features <= set(node.features):
+                    if kinds not in views:
+                        views[kinds] = _view(node, kinds)
+                    found[name].append(views[kinds])
     return {name: tuple(views) for name, views in found.items()}
 
 
-def _view(node: Node, profile: ProfileDocument) -> NodeView:
+@dataclass(frozen=True, slots=True)
+class _Kinds:
+    """The node types with GPUs that a node may be: those of its partition before all others."""
+
+    own: tuple[NodeType, ...]
+    every: tuple[NodeType, ...]
+
+
+def _kinds(profile: ProfileDocument, partition: PartitionProfile) -> _Kinds:
+    own = dict.fromkeys(profile.node_types[group.type] for group in partition.nodes)
+    return _Kinds(
+        own=tuple(kind for kind in own if kind.gpus),
+        every=tuple(kind for kind in profile.node_types.values() if kind.gpus),
+    )
+
+
+def _view(node: Node, kinds: _Kinds) -> NodeView:
     # A node with several GPU types is offered by its largest pool only.
     pool = max(node.gpus, key=lambda p: (p.total, p.type or ""), default=None)
-    kind = _gpu_kind(pool, profile)
+    kind = _gpu_kind(pool, kinds)
     return NodeView(
         name=node.name,
         is_up=node.state not in _DOWN_STATES and not node.flags & _DOWN_FLAGS,
@@ -111,19 +138,27 @@ def _memory_of(pool: GpuPool | None) -> int | None:
     return known.memory_mib if known else None
 
 
-def _gpu_kind(pool: GpuPool | None, profile: ProfileDocument) -> NodeType | None:
-    """Return the profile's node type with this GPU: by the site's spelling, the word, or the only one."""
+def _gpu_kind(pool: GpuPool | None, kinds: _Kinds) -> NodeType | None:
+    """Return the node type with this GPU; None where no type, or more than one, could be meant."""
     if pool is None:
         return None
-    with_gpus = [kind for kind in profile.node_types.values() if kind.gpus]
     if pool.type is None:
-        same_count = [kind for kind in with_gpus if kind.gpus == pool.total]
-        return same_count[0] if len({kind.gpu for kind in same_count}) == 1 else None
-    for kind in with_gpus:
-        if pool.type in (kind.gpu_spelling, kind.gpu):
-            return kind
-    word = canonical_gpu(pool.type)
-    return next((kind for kind in with_gpus if word is not None and kind.gpu == word), None)
+        return _only_with(pool.total, kinds.own) or _only_with(pool.total, kinds.every)
+    return _spelled(pool.type, kinds.own) or _spelled(pool.type, kinds.every)
+
+
+def _only_with(gpus: int, kinds: tuple[NodeType, ...]) -> NodeType | None:
+    """Return the type with so many GPUs a node, unless several with different GPUs have."""
+    same = [kind for kind in kinds if kind.gpus == gpus]
+    return same[0] if len({kind.gpu for kind in same}) == 1 else None
+
+
+def _spelled(spelling: str, kinds: tuple[NodeType, ...]) -> NodeType | None:
+    """Return the type whose GPU is spelled so, else the first that means the same GPU."""
+    word = canonical_gpu(spelling)
+    exact = (kind for kind in kinds if spelling in (kind.gpu_spelling, kind.gpu))
+    alike = (kind for kind in kinds if word is not None and kind.gpu == word)
+    return next(exact, None) or next(alike, None)
 
 
 def _declared_nodes(profile: ProfileDocument, name: str) -> tuple[NodeView, ...]:
@@ -151,23 +186,25 @@ def _declared_nodes(profile: ProfileDocument, name: str) -> tuple[NodeView, ...]
     return tuple(views)
 
 
-def _queues(probe: Probe | None, names: Iterable[str]) -> dict[str, PartitionQueue]:
-    running: dict[str, list[RunningShare]] = {name: [] for name in names}
-    pending: dict[str, list[PendingShare]] = {name: [] for name in running}
+def _queues(probe: Probe | None, names: Mapping[str, str]) -> dict[str, PartitionQueue]:
+    """Return each partition's queue, by our names; entries of one scheduler partition share it."""
     if probe is None:
-        return {name: PartitionQueue(is_visible=False) for name in running}
+        return {name: PartitionQueue(is_visible=False) for name in names}
+    running: dict[str, list[RunningShare]] = {theirs: [] for theirs in names.values()}
+    pending: dict[str, list[PendingShare]] = {theirs: [] for theirs in names.values()}
     for job in probe.jobs:
-        for name in job.partitions:
-            if name not in running:
+        for theirs in job.partitions:
+            if theirs not in running:
                 continue
             if job.state in HOLDING:
-                running[name].append(_running(job))
+                running[theirs].append(_running(job))
             elif job.state in WAITING:
-                pending[name].append(_pending(job))
-    return {
-        name: PartitionQueue(tuple(running[name]), tuple(pending[name]), is_visible=probe.jobs_visible)
-        for name in running
+                pending[theirs].append(_pending(job))
+    queues = {
+        theirs: PartitionQueue(tuple(running[theirs]), tuple(pending[theirs]), is_visible=probe.jobs_visible)
+        for theirs in running
     }
+    return {name: queues[theirs] for name, theirs in names.items()}
 
 
 def _running(job: QueueJob) -> RunningShare:

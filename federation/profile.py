@@ -4,50 +4,71 @@ A profile states what a probe cannot see (charge formulas, containers, spellings
 see, for the time before the first probe. Live facts win over stated ones wherever both exist.
 """
 
+import re
+from collections.abc import Iterator
 from datetime import datetime
 from decimal import Decimal
 from typing import Annotated, Literal, Self
 
-from pydantic import AwareDatetime, BeforeValidator, Field, model_validator
+from pydantic import AwareDatetime, BeforeValidator, Field, ValidationError, model_validator
+from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from federation.types import ChargeRule
+from providers.gpus import canonical_gpu
+from providers.reading import nearest
 from providers.types import Frozen
 
 Slug = Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{1,39}$")]
 Word = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]{0,79}$")]
 
 
+_CLOCK = re.compile(r"(?:(\d{1,5})-)?(\d{1,5}):([0-5]\d):([0-5]\d)|(\d{1,5})-(\d{1,2})(?::([0-5]\d))?")
+_SIZE = re.compile(r"(\d{1,12}(?:\.\d{1,6})?)\s*([KMGT])(?:I?B)?", re.IGNORECASE)
+_MIB = {"K": Decimal(1) / 1024, "M": Decimal(1), "G": Decimal(1024), "T": Decimal(1024 * 1024)}
+
+
 def _seconds(value: object) -> object:
-    """Read `D-HH:MM:SS`, `HH:MM:SS` or plain seconds; everything else is left for pydantic to refuse."""
-    if not isinstance(value, str):
+    """Read `D-HH:MM:SS`, `HH:MM:SS`, `D-HH`, `D-HH:MM` or plain seconds, as Slurm writes them."""
+    if not isinstance(value, str) or value.strip().isdecimal():
         return value
-    days, dash, clock = value.rpartition("-")
-    fields = clock.split(":")
-    if not all(field.isdigit() for field in fields) or (dash and not days.isdigit()) or len(fields) > 3:
-        return value
-    if len(fields) == 1 and not dash:
-        return int(fields[0])
-    if len(fields) < 3 and not dash:
-        raise ValueError("write HH:MM:SS, D-HH:MM:SS or plain seconds")
-    hours, minutes, seconds = ([int(field) for field in fields] + [0, 0])[:3]
-    return int(days or 0) * 86_400 + hours * 3_600 + minutes * 60 + seconds
-
-
-_UNITS = {"K": 1 / 1024, "M": 1, "G": 1024, "T": 1024 * 1024}
+    found = _CLOCK.fullmatch(value.strip())
+    if found is None:
+        raise ValueError(f"write HH:MM:SS, D-HH:MM:SS or plain seconds, not {value[:40]!r}")
+    days, hours, minutes, seconds, other_days, other_hours, other_minutes = (
+        int(part or 0) for part in found.groups()
+    )
+    if other_hours > 23 or (found[1] and hours > 23):
+        raise ValueError("after days, hours are 0 to 23")
+    return (
+        (days + other_days) * 86_400
+        + (hours + other_hours) * 3_600
+        + (minutes + other_minutes) * 60
+        + seconds
+    )
 
 
 def _mebibytes(value: object) -> object:
-    """Read `256G`, `256GiB` or a plain number of MiB; everything else is left for pydantic to refuse."""
-    if not isinstance(value, str):
+    """Read `256G`, `256GiB`, `2T` or a plain number of MiB; as with Slurm, G is 1,024 MiB. Rounds down."""
+    if not isinstance(value, str) or value.strip().isdecimal():
         return value
-    text = value.strip().upper().removesuffix("B").removesuffix("I")
-    if text and text[-1] in _UNITS and text[:-1].replace(".", "", 1).isdigit():
-        return int(float(text[:-1]) * _UNITS[text[-1]])
-    return value
+    found = _SIZE.fullmatch(value.strip())
+    if found is None:
+        raise ValueError(f"write a size such as 256G, 512GiB or 2T, or a number of MiB, not {value[:40]!r}")
+    return int(Decimal(found[1]) * _MIB[found[2].upper()])
 
 
 Seconds = Annotated[int, BeforeValidator(_seconds), Field(ge=0)]
 Mebibytes = Annotated[int, BeforeValidator(_mebibytes), Field(ge=0)]
+
+
+def _detail(where: tuple[int | str, ...], message: str) -> InitErrorDetails:
+    """Return a fault that carries its place."""
+    kind = PydanticCustomError("value_error", "{message}", {"message": message})
+    return InitErrorDetails(type=kind, loc=where, input=None)
+
+
+def _fault(where: tuple[int | str, ...], message: str) -> ValidationError:
+    return ValidationError.from_exception_data("profile", [_detail(where, message)])
 
 
 class NodeType(Frozen):
@@ -65,7 +86,13 @@ class NodeType(Frozen):
     @model_validator(mode="after")
     def _names_its_gpu(self) -> Self:
         if self.gpus and not self.gpu:
-            raise ValueError("a node with gpus must name its `gpu` type")
+            raise ValueError("a node with gpus must name its `gpu` type, such as a100")
+        if self.gpu and not self.gpus:
+            raise _fault(("gpu",), "names a GPU, but `gpus` (how many a node has) is 0")
+        word = canonical_gpu(self.gpu) if self.gpu else None
+        if word is not None and word != self.gpu:
+            message = f"write the canonical word {word}; the scheduler's own spelling goes to gpu_spelling"
+            raise _fault(("gpu",), message)
         return self
 
 
@@ -77,17 +104,33 @@ class NodeCount(Frozen):
 
 
 class PartitionProfile(Frozen):
-    """One partition as its site documents it. None: as the probe finds it."""
+    """One partition as its site documents it. None: as the probe finds it.
 
+    Where a site's users choose a QoS and a constraint rather than a partition, one entry stands for one such
+    choice: `scheduler_partition` names the partition whose nodes and queue it shares with other entries.
+    """
+
+    scheduler_partition: Word | None = None
+    """The scheduler's name of it; None = the name of this entry."""
+    features: tuple[Word, ...] = ()
+    """Only nodes with all of these features belong to it."""
     nodes: tuple[NodeCount, ...] = ()
     max_walltime_s: Seconds | None = None
     max_nodes: int | None = Field(None, ge=1)
     max_gpus_per_job: int | None = Field(None, ge=0)
+    max_gpus_per_user: int | None = Field(None, ge=0)
+    max_nodes_per_user: int | None = Field(None, ge=1)
+    max_running_jobs: int | None = Field(None, ge=1)
+    """Per user, as is the next."""
+    max_submit_jobs: int | None = Field(None, ge=1)
     exclusive: bool | None = None
+    """Jobs get, and are charged for, whole nodes."""
     qos: str | None = None
     """The QoS to ask for; None = none is asked for."""
+    scheduler_qos: str | None = None
+    """The same as accounting knows it, where the site translates it at submission."""
     accounts: tuple[str, ...] | None = None
-    """Account name patterns (`*-gpu`) that may use it; None = every account."""
+    """Account name patterns that may use it: `*-gpu` admits, `!*-gpu` keeps out; None = every account."""
     charge: ChargeRule | None = None
     blocked: str | None = None
     """Why Facet must not use it."""
@@ -101,6 +144,8 @@ class SchedulerSwitches(Frozen):
 
     gpu_spelling: Literal["gres", "gpus-per-node", "none"] = "gres"
     name_gpu_type: bool = True
+    name_partition: bool = True
+    """False: no partition is asked for; QoS and constraint lead to one."""
     memory_spelling: Literal["mem", "none"] = "mem"
     extra_directives: tuple[str, ...] = ()
     reservation: str | None = None
@@ -185,21 +230,39 @@ class ProfileDocument(Frozen):
     sources: tuple[str, ...] = ()
     """Where the figures come from."""
     unverified: tuple[str, ...] = ()
-    """What could not be verified against the site's public documentation."""
+    """What its public documentation did not confirm: `field: why`, each."""
 
     @model_validator(mode="after")
     def _names_agree(self) -> Self:
-        for name, partition in self.partitions.items():
-            for nodes in partition.nodes:
-                if nodes.type not in self.node_types:
-                    known = ", ".join(self.node_types) or "none"
-                    raise ValueError(
-                        f"partitions.{name}.nodes names the unknown node type {nodes.type!r}; known: {known}"
-                    )
-        unknown = sorted(set(self.policy.blocked_partitions) - set(self.partitions))
-        if unknown:
-            raise ValueError(f"policy.blocked_partitions names unknown partitions: {', '.join(unknown)}")
+        faults = [*self._unknown_node_types(), *self._unknown_partitions()]
+        if faults:
+            raise ValidationError.from_exception_data("ProfileDocument", faults)
         return self
+
+    def _unknown_node_types(self) -> Iterator[InitErrorDetails]:
+        for name, partition in self.partitions.items():
+            for place, nodes in enumerate(partition.nodes):
+                if nodes.type not in self.node_types:
+                    message = f"unknown node type `{nodes.type}`.{nearest(nodes.type, self.node_types)}"
+                    yield _detail(("partitions", name, "nodes", place, "type"), message)
+
+    def _unknown_partitions(self) -> Iterator[InitErrorDetails]:
+        named = [
+            (("policy", "blocked_partitions", place), name)
+            for place, name in enumerate(self.policy.blocked_partitions)
+        ] + [
+            (("maintenance", number, "partitions", place), name)
+            for number, window in enumerate(self.maintenance)
+            for place, name in enumerate(window.partitions)
+        ]
+        for where, name in named:
+            if name not in self.partitions:
+                yield _detail(where, f"unknown partition `{name}`.{nearest(name, self.partitions)}")
+
+    def scheduler_name(self, partition: str) -> str:
+        """Return what the scheduler calls a partition of ours."""
+        stated = self.partitions.get(partition)
+        return (stated.scheduler_partition if stated else None) or partition
 
     def maintenance_after(self, now: datetime) -> tuple[MaintenanceWindow, ...]:
         """Return the windows not yet over, earliest first."""

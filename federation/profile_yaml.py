@@ -7,6 +7,7 @@ import yaml
 from pydantic import ValidationError
 
 from federation.profile import ProfileDocument
+from federation.profile_faults import explained
 from providers.errors import ProfileInvalid
 from providers.reading import problems
 
@@ -25,6 +26,10 @@ class _Loader(yaml.SafeLoader):
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:  # noqa: FBT001, FBT002  # PyYAML's signature
         seen: set[Any] = set()
         for key_node, _ in node.value:
+            if not isinstance(key_node, yaml.ScalarNode):
+                raise yaml.constructor.ConstructorError(
+                    None, None, "a key must be a plain word", key_node.start_mark
+                )
             key = self.construct_object(key_node, deep=True)
             if key in seen:
                 raise yaml.constructor.ConstructorError(
@@ -52,49 +57,70 @@ def read_profile(text: str, *, source: str = "profile") -> ProfileDocument:
         ProfileInvalid: `problems` holds every fault, each message beginning `line L, column C`; the facts
             `line` and `column` (from 1) are those of the first.
     """
-    if len(text.encode()) > _MAX_BYTES:
-        raise ProfileInvalid(f"{source} is longer than {_MAX_BYTES // 1024} KiB.", line=1, column=1)
+    if len(text.encode(errors="replace")) > _MAX_BYTES:
+        raise _invalid(source, "profile", f"it is longer than {_MAX_BYTES // 1024} KiB", 1, 1)
     try:
         root = yaml.compose(text, Loader=_Loader)
         given = yaml.load(text, Loader=_Loader)  # noqa: S506  # a SafeLoader
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
-        message = f"line {line}, column {column}: {error.problem or 'this is not YAML'}"
-        raise ProfileInvalid(
-            f"{source} is not valid YAML: {message}",
-            problems=(("", "yaml", message),),
-            line=line,
-            column=column,
-        ) from None
-    except yaml.YAMLError as error:
-        raise ProfileInvalid(f"{source} is not valid YAML: {error}", line=1, column=1) from None
+        raise _invalid(source, "yaml", _yaml_words(error), line, column) from None
+    except yaml.reader.ReaderError as error:
+        before = text[: error.position]
+        line, column = before.count("\n") + 1, len(before) - before.rfind("\n")
+        message = f"the character U+{ord(text[error.position]):04X} is not allowed in YAML"
+        raise _invalid(source, "yaml", message, line, column) from None
+    except RecursionError:
+        raise _invalid(source, "yaml", "it is nested too deeply", 1, 1) from None
     if not isinstance(given, dict):
-        raise ProfileInvalid(f"{source} must be a mapping that begins with `system:`.", line=1, column=1)
+        line, column = _mark(root, ())
+        message = "a profile is a mapping of fields, such as `system: delta` in its first line"
+        raise _invalid(source, "not_a_mapping", message, line, column)
     return _validated(given, root, source)
+
+
+def _yaml_words(error: yaml.MarkedYAMLError) -> str:
+    """Return PyYAML's problem, with the fix where a profile's writer is likely to need it."""
+    problem = error.problem or "this is not YAML"
+    if "'\\t'" in problem:
+        return "a tab stands here; indent with spaces"
+    if "mapping values are not allowed" in problem:
+        return f"{problem}; quote a text that holds `: `, and check the indentation"
+    return problem
+
+
+def _invalid(source: str, code: str, message: str, line: int, column: int) -> ProfileInvalid:
+    """Return the error for one fault."""
+    return _all_invalid(source, [(line, column, "", code, message)])
+
+
+def _all_invalid(source: str, faults: list[tuple[int, int, str, str, str]]) -> ProfileInvalid:
+    """Return the error for faults (line, column, JSON pointer, code, message), in the order of the text."""
+    faults = sorted(faults, key=lambda each: each[:2])
+    line, column, _, _, first = faults[0]
+    count = f"{len(faults)} fault{'s' if len(faults) > 1 else ''}"
+    return ProfileInvalid(
+        f"{source} has {count}; line {line}, column {column}: {first}",
+        problems=tuple(
+            (where, code, f"line {at}, column {col}: {message}") for at, col, where, code, message in faults
+        ),
+        line=line,
+        column=column,
+    )
 
 
 def _validated(given: dict[Any, Any], root: yaml.Node | None, source: str) -> ProfileDocument:
     try:
         return ProfileDocument.model_validate(given)
     except ValidationError as error:
-        found = []
+        faults = []
         for fault, (where, code, message) in zip(
             error.errors(include_url=False), problems(ProfileDocument, error), strict=True
         ):
             line, column = _mark(root, fault["loc"])
-            found.append((line, column, where, code, message))
-        found.sort(key=lambda each: (each[0], each[1]))
-        line, column, _, _, first = found[0]
-        raise ProfileInvalid(
-            f"{source} has {len(found)} fault{'s' if len(found) > 1 else ''}; line {line}: {first}",
-            problems=tuple(
-                (where, code, f"line {at}, column {col}: {message}")
-                for at, col, where, code, message in found
-            ),
-            line=line,
-            column=column,
-        ) from None
+            faults.append((line, column, where, code, explained(fault) or message))
+        raise _all_invalid(source, faults) from None
 
 
 def _mark(node: yaml.Node | None, path: Sequence[int | str]) -> tuple[int, int]:

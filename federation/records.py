@@ -35,8 +35,13 @@ def _record(
     standing: Standing,
 ) -> ResourceRecord:
     profile, declared, live = prepared.profile, partition.profile, partition.live
-    association = _association(access, account, partition.name)
-    qos = declared.qos or profile.policy.default_qos or (association.default_qos if association else None)
+    association = _association(access, account, partition.scheduler_name)
+    qos = (
+        declared.scheduler_qos
+        or declared.qos
+        or profile.policy.default_qos
+        or (association.default_qos if association else None)
+    )
     limits = _limits(prepared, partition, access, association=association, qos=qos)
     credit = access.credits.get(account) if account else None
     return ResourceRecord(
@@ -64,7 +69,7 @@ def _record(
         max_nodes=_least(declared.max_nodes, live.max_nodes if live else None),
         is_exclusive=declared.exclusive if declared.exclusive is not None else bool(live and live.exclusive),
         limits=limits,
-        own_priority=_own_priority(prepared.probe, access, partition.name),
+        own_priority=_own_priority(prepared.probe, access, partition.scheduler_name),
         user=access.remote_user,
         maintenance=partition.maintenance,
         containers=profile.containers,
@@ -131,11 +136,18 @@ def _denied(
     live, patterns = partition.live, partition.profile.accounts
     if access.associations and account is not None and association is None:
         return f"the site's accounting has no association of account {account} for this user"
-    if patterns is not None and not any(
-        fnmatchcase(_folded(account), _folded(pattern)) for pattern in patterns
-    ):
+    if patterns is not None and not _admits(patterns, account or ""):
         return f"accounts here must match {', '.join(patterns)}"
     return _refused(live, account, qos) if live else None
+
+
+def _admits(patterns: tuple[str, ...], account: str) -> bool:
+    """Whether no pattern with `!` keeps the account out, and one without admits it, where there is any."""
+    kept_out = [pattern[1:] for pattern in patterns if pattern.startswith("!")]
+    admitted = [pattern for pattern in patterns if not pattern.startswith("!")]
+    return not any(fnmatchcase(_folded(account), _folded(pattern)) for pattern in kept_out) and (
+        not admitted or any(fnmatchcase(_folded(account), _folded(pattern)) for pattern in admitted)
+    )
 
 
 def _refused(live: Partition, account: str | None, qos: str | None) -> str | None:
@@ -177,22 +189,22 @@ def _limits(
     if association:
         per_user.append(association.limits)
     per_job = [rule.per_job for rule in rules]
-    submitted, running, gpus = _own_use(prepared.probe, access.remote_user, partition.name)
-    policy = prepared.profile.policy
+    submitted, running, gpus = _own_use(prepared.probe, access.remote_user, partition.scheduler_name)
+    policy, declared = prepared.profile.policy, partition.profile
     return UserLimits(
-        max_submit_jobs=_least(*(limit.max_submit_jobs for limit in per_user)),
+        max_submit_jobs=_least(*(limit.max_submit_jobs for limit in per_user), declared.max_submit_jobs),
         submitted_jobs=submitted,
-        max_running_jobs=_least(*(limit.max_jobs for limit in per_user)),
+        max_running_jobs=_least(*(limit.max_jobs for limit in per_user), declared.max_running_jobs),
         running_jobs=running,
-        max_gpus_per_user=_least(*(limit.max_gpus for limit in per_user)),
+        max_gpus_per_user=_least(*(limit.max_gpus for limit in per_user), declared.max_gpus_per_user),
         gpus_in_use=gpus,
         max_gpus_per_job=_least(
             *(limit.max_gpus for limit in per_job),
             policy.max_gpus_per_job,
-            partition.profile.max_gpus_per_job,
+            declared.max_gpus_per_job,
         ),
         max_nodes_per_job=_least(*(limit.max_nodes for limit in per_job), policy.max_nodes_per_job),
-        max_nodes_per_user=_least(*(limit.max_nodes for limit in per_user)),
+        max_nodes_per_user=_least(*(limit.max_nodes for limit in per_user), declared.max_nodes_per_user),
         max_cpus_per_job=_least(*(limit.max_cpus for limit in per_job)),
         max_cpus_per_user=_least(*(limit.max_cpus for limit in per_user)),
         max_walltime_s=_least(*(limit.max_walltime_s for limit in (*per_user, *per_job))),

@@ -11,6 +11,8 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import Literal
 
+from pydantic import Field
+
 from providers.types import Association, Frozen, Qos
 
 
@@ -27,16 +29,18 @@ class Health(StrEnum):
 class ChargeRule(Frozen):
     """What a partition charges per hour, in the site's own unit.
 
-    Charge = factor × hours × (per_node × nodes + per_gpu × gpus + per_cpu × cpus), or with `combine="max"`
-    the largest of the three terms. Whole nodes count when the partition is exclusive. No rule: no charge.
+    Charge = factor × hours × (per_node × nodes + per_gpu × gpus + per_cpu × cpus + per_gib × GiB of memory),
+    or with `combine="max"` the largest of the terms. Whole nodes count when the partition is exclusive.
+    No rule: no charge.
     """
 
-    unit: str
-    per_node: Decimal = Decimal(0)
-    per_gpu: Decimal = Decimal(0)
-    per_cpu: Decimal = Decimal(0)
+    unit: str = Field(min_length=1, max_length=20)
+    per_node: Decimal = Field(Decimal(0), ge=0)
+    per_gpu: Decimal = Field(Decimal(0), ge=0)
+    per_cpu: Decimal = Field(Decimal(0), ge=0)
+    per_gib: Decimal = Field(Decimal(0), ge=0)
     combine: Literal["sum", "max"] = "sum"
-    factor: Decimal = Decimal(1)
+    factor: Decimal = Field(Decimal(1), ge=0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,7 +58,7 @@ def job_request(spec: Mapping[str, Any], profile: ProfileDocument, facts: JobFac
     return JobRequest(
         submit_key=facts.submit_key,
         name=name,
-        partition=facts.partition,
+        partition=profile.scheduler_name(facts.partition) if switches.name_partition else None,
         account=facts.account or None,
         qos=facts.qos or None,
         reservation=switches.reservation,

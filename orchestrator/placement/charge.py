@@ -21,13 +21,22 @@ def charged_units(layout: Layout, record: ResourceRecord) -> tuple[int, int, int
     return layout.nodes, layout.nodes * kind.gpus, layout.nodes * kind.cpus
 
 
+def charged_gib(layout: Layout, record: ResourceRecord) -> Decimal:
+    """Return the memory that is charged, in GiB: that of whole nodes where they are exclusive."""
+    if record.is_exclusive:
+        return Decimal(layout.nodes * layout.smallest_kind.memory_mib) / 1024
+    return Decimal(layout.nodes * layout.memory_per_node_mib) / 1024
+
+
 def charge_for(layout: Layout, record: ResourceRecord) -> Charge:
     """Return the charge of a layout for its whole wall time; zero without a unit where nothing is charged."""
     rule = record.charge
     if rule is None:
         return Charge(amount=Decimal(0), unit=None)
     nodes, gpus, cpus = charged_units(layout, record)
-    terms = (rule.per_node * nodes, rule.per_gpu * gpus, rule.per_cpu * cpus)
+    terms = [rule.per_node * nodes, rule.per_gpu * gpus, rule.per_cpu * cpus]
+    if rule.per_gib:
+        terms.append(rule.per_gib * charged_gib(layout, record))
     rate = max(terms) if rule.combine == "max" else sum(terms, Decimal(0))
     amount = rule.factor * rate * layout.walltime_s / HOUR
     return Charge(amount=amount.quantize(CENT, rounding=ROUND_UP), unit=rule.unit)
