@@ -20,4 +20,6 @@ def ring(name: str, row_id: int) -> None:
     try:
         bell(row_id)
     except Exception:  # whatever the queue's client raises while its server is away
-        _log.warning("the bell %s could not be rung for %s; the clock will find it", name, row_id, exc_info=True)
+        _log.warning(
+            "the bell %s could not be rung for %s; the clock will find it", name, row_id, exc_info=True
+        )

@@ -1,9 +1,58 @@
-"""The ASGI application that uvicorn serves."""
+"""The ASGI application that uvicorn serves; it lets go of waiting readers as soon as the server is told to stop."""
 
 import os
+import signal
+import threading
+from collections.abc import Awaitable, Callable
+from types import FrameType
+from typing import Any
 
 from django.core.asgi import get_asgi_application
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "portal.settings")
 
-application = get_asgi_application()
+_django = get_asgi_application()
+
+Message = dict[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+
+
+async def application(scope: Message, receive: Receive, send: Send) -> None:
+    """Serve HTTP through Django, and the server's own start and stop."""
+    if scope["type"] == "lifespan":
+        await _live(receive, send)
+    else:
+        await _django(scope, receive, send)
+
+
+async def _live(receive: Receive, send: Send) -> None:
+    from portal.listening import LISTENER  # noqa: PLC0415  # models are loaded only now
+
+    while True:
+        message = await receive()
+        if message["type"] == "lifespan.startup":
+            _stop_at_once()
+            await send({"type": "lifespan.startup.complete"})
+        else:
+            LISTENER.stop()
+            await send({"type": "lifespan.shutdown.complete"})
+            return
+
+
+def _stop_at_once() -> None:
+    """Wake all who wait for events when the server is asked to stop: open streams would keep it alive."""
+    from portal.listening import LISTENER  # noqa: PLC0415  # models are loaded only now
+
+    if threading.current_thread() is not threading.main_thread():
+        return
+    for number in (signal.SIGTERM, signal.SIGINT):
+        before = signal.getsignal(number)
+
+        def stop(signum: int, frame: FrameType | None, before: Any = before) -> None:
+            # In a thread: the listener's lock may be held by the very code this signal interrupts.
+            threading.Thread(target=LISTENER.stop, daemon=True).start()
+            if callable(before):
+                before(signum, frame)
+
+        signal.signal(number, stop)

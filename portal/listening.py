@@ -70,10 +70,12 @@ class Listener:
                 self._thread.start()
         return self._ready.wait(within_s)
 
-    def stop(self) -> None:
-        """Wake every waiter for the last time; the thread ends within its next look."""
+    def stop(self, *, within_s: float = 0.0) -> None:
+        """Wake every waiter for the last time; the thread ends with its next look, waited for that long."""
         self.stopping = True
         self._wake()
+        if within_s and self._thread is not None:
+            self._thread.join(within_s)
 
     def wait(self, beyond: int, *, timeout_s: float) -> bool:
         """Wait in a thread until the head is beyond a cursor; return whether it is."""
@@ -135,12 +137,21 @@ class Listener:
             rows = Event.objects.filter(position__seq__gt=self.head).select_related("position")
             found = list(rows.order_by("position__seq")[:_BATCH])
             if not found:
+                self._check_head()
                 return
             fresh = [Heard(shown, row.user_id, frame(shown)) for row in found for shown in (show_event(row),)]
             with self._news:
                 self._ring.extend(fresh)
                 self.head = fresh[-1].cursor
             self._wake()
+
+    def _check_head(self) -> None:
+        """Begin anew where the log has become shorter: its database was restored."""
+        last = EventPosition.objects.order_by("-seq").values_list("seq", flat=True).first() or 0
+        if last < self.head:
+            with self._news:
+                self._ring.clear()
+                self.head = last
 
 
 def _where() -> dict[str, str]:

@@ -197,7 +197,10 @@ STORAGES = {
 RATE_PER_MINUTE, RATE_BURST = ENV.rate_per_minute, ENV.rate_burst
 
 REST_FRAMEWORK: dict[str, Any] = {
-    "DEFAULT_AUTHENTICATION_CLASSES": ["portal.api.authentication.ByToken", "portal.api.authentication.BySession"],
+    "DEFAULT_AUTHENTICATION_CLASSES": [
+        "portal.api.authentication.ByToken",
+        "portal.api.authentication.BySession",
+    ],
     "DEFAULT_CONTENT_NEGOTIATION_CLASS": "portal.api.parsing.AlwaysJson",
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
     "DEFAULT_PARSER_CLASSES": [],

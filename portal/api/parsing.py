@@ -43,7 +43,9 @@ def read_body(request: HttpRequest) -> dict[str, Any]:
         raise too_large()
     kind = (request.content_type or "").strip().lower()
     if body.strip() and kind != "application/json" and not kind.endswith("+json"):
-        raise UnsupportedMediaType(f"The body is {kind or 'of no stated type'}; only application/json is read.")
+        raise UnsupportedMediaType(
+            f"The body is {kind or 'of no stated type'}; only application/json is read."
+        )
     return decode(body)
 
 

@@ -73,8 +73,14 @@ class EditedMeanwhile(FacetError):
 
 
 TITLES: Mapping[str, tuple[str, str]] = {
-    "invalid_input": ("The input is not valid", "Mend the fields named in `errors`; each has a JSON pointer."),
-    "malformed_json": ("The body is not JSON", "Send one JSON object; the detail says where reading stopped."),
+    "invalid_input": (
+        "The input is not valid",
+        "Mend the fields named in `errors`; each has a JSON pointer.",
+    ),
+    "malformed_json": (
+        "The body is not JSON",
+        "Send one JSON object; the detail says where reading stopped.",
+    ),
     "bad_request": ("The request is broken", "Check host, path and headers."),
     "body_too_large": ("The body is too large", "Put large scripts and data into files at the site."),
     "unsupported_media_type": ("The body is not JSON", "Send Content-Type: application/json."),
@@ -89,7 +95,10 @@ TITLES: Mapping[str, tuple[str, str]] = {
     "edited_meanwhile": ("The object has changed", "Read it again and send its new ETag."),
     "idempotency_conflict": ("The idempotency key was used before", "Use a fresh key for another request."),
     "idempotency_in_flight": ("The first request is still at work", "Send the same request again soon."),
-    "rate_limited": ("Too many requests", "Wait as long as Retry-After says; wait_for_events spares polling."),
+    "rate_limited": (
+        "Too many requests",
+        "Wait as long as Retry-After says; wait_for_events spares polling.",
+    ),
     "credit_exhausted": ("The charge does not fit what is left", "Ask for less, or raise the allocation."),
     "site_error": ("Something went wrong at the site", "Look at the system's health, then try again."),
     "site_unreachable": ("The site gave no answer in time", "Try again; this says nothing about work there."),

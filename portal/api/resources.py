@@ -46,7 +46,9 @@ class Resource:
         """Return every query parameter of the list."""
         return (*self.filters, *self.extra, *PAGING)
 
-    def page(self, user: AbstractBaseUser, query: QueryDict, *, now: datetime) -> tuple[list[BaseModel], str | None]:
+    def page(
+        self, user: AbstractBaseUser, query: QueryDict, *, now: datetime
+    ) -> tuple[list[BaseModel], str | None]:
         """Return one page as values, and the cursor of the next."""
         self.check_state(query)
         limit = whole_number(query, "limit", default=50, least=1, most=MAX_LIMIT)
@@ -83,7 +85,9 @@ class Resource:
 class Systems(Resource):
     """Systems are few, named by slug, and made from what was probed."""
 
-    def page(self, user: AbstractBaseUser, query: QueryDict, *, now: datetime) -> tuple[list[BaseModel], str | None]:
+    def page(
+        self, user: AbstractBaseUser, query: QueryDict, *, now: datetime
+    ) -> tuple[list[BaseModel], str | None]:
         """Return the systems after the cursor, by slug."""
         self.check_state(query)
         limit = whole_number(query, "limit", default=50, least=1, most=MAX_LIMIT)
@@ -111,7 +115,9 @@ class Systems(Resource):
 class Events(Resource):
     """Events come oldest first: a reader goes on where it stopped. Cursors are places in commit order."""
 
-    def page(self, user: AbstractBaseUser, query: QueryDict, *, now: datetime) -> tuple[list[BaseModel], str | None]:
+    def page(
+        self, user: AbstractBaseUser, query: QueryDict, *, now: datetime
+    ) -> tuple[list[BaseModel], str | None]:
         """Return the events after a cursor (`after`, or `cursor`), in commit order."""
         if "after" in query and "cursor" in query:
             raise bad_parameter("after", "not_exactly_one", "Give `after` or `cursor`, not both.")

@@ -107,7 +107,9 @@ def _open(request: HttpRequest) -> Reader:
 
 def _cursor(text: str) -> int:
     if not (text.isascii() and text.isdigit() and len(text) < 19):
-        raise bad_parameter("after", "bad_cursor", "`after` and Last-Event-ID are cursors of events: whole numbers.")
+        raise bad_parameter(
+            "after", "bad_cursor", "`after` and Last-Event-ID are cursors of events: whole numbers."
+        )
     return int(text)
 
 

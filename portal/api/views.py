@@ -333,4 +333,3 @@ class TaskVerb(ApiView):
             message = "`task` contradicts the path."
             raise InvalidInput(message, problems=(("/task", "contradiction", message),))
         return self.run(SKILLS[self.verb], {**given, "task": handle}, route=f"tasks/{handle}/{self.verb}")
-

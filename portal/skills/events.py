@@ -26,7 +26,10 @@ class WaitInput(Frozen):
     """After which event, of which kinds, about what, and how long to wait."""
 
     after: int | None = Field(
-        None, ge=0, lt=2**63, description="Cursor; 0 = from the first event. Absent: only what comes from now on."
+        None,
+        ge=0,
+        lt=2**63,
+        description="Cursor; 0 = from the first event. Absent: only what comes from now on.",
     )
     types: tuple[str, ...] = Field((), description="Event types; `task.*` means all of tasks. Empty: all.")
     subject: str | None = Field(None, description="A task, group, attempt, transfer or system.")

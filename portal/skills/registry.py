@@ -96,9 +96,7 @@ class Skill:
         """Return the JSON Schema of the output."""
         return self.output.model_json_schema(mode="serialization", by_alias=True)
 
-    def call(
-        self, given: object, caller: Caller, *, now: datetime, options: Options | None = None
-    ) -> Answer:
+    def call(self, given: object, caller: Caller, *, now: datetime, options: Options | None = None) -> Answer:
         """Check the scope, read the input and run the verb.
 
         Raises:

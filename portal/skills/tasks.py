@@ -69,6 +69,13 @@ def submit_schema() -> dict[str, Any]:
     return schema
 
 
+def preview_schema() -> dict[str, Any]:
+    """Return what can be previewed: a task input, its work left out if one likes, or a bare envelope."""
+    task = submit_schema()
+    definitions = task.pop("$defs", {})
+    return {"type": "object", "anyOf": [task, envelope_input_schema()], "$defs": definitions}
+
+
 class PreviewInput(Frozen):
     """An envelope, bare or within a task input; nothing is submitted."""
 
@@ -350,7 +357,7 @@ register(
         Decision,
         (Scope.READ,),
         _preview,
-        input_schema=submit_schema,
+        input_schema=preview_schema,
     )
 )
 register(
@@ -368,7 +375,9 @@ register(
     )
 )
 register(
-    Skill("get_result", "Manifest, attempts and times of a task.", ResultInput, Result, (Scope.READ,), _result)
+    Skill(
+        "get_result", "Manifest, attempts and times of a task.", ResultInput, Result, (Scope.READ,), _result
+    )
 )
 register(
     Skill(

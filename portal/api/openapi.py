@@ -1,0 +1,414 @@
+"""The OpenAPI 3.1 document, made from the registry of skills and the resources: what is not there is not served."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pydantic import BaseModel, Field, TypeAdapter
+
+from orchestrator.shown import Timeline
+from portal import tokens
+from portal.api.paging import MAX_LIMIT
+from portal.api.resources import RESOURCES, Resource
+from portal.api.views import CREATED_BY
+from portal.skills.every import SKILLS
+from portal.skills.registry import Scope, Skill
+from portal.skills.tasks import CancelInput, ReplanInput
+
+Json = dict[str, Any]
+
+INTRODUCTION = """One control plane over many independently run supercomputers.
+
+Every call needs `Authorization: Bearer facet_…` (or a signed-in session with its CSRF token). Failures are
+`application/problem+json`. Lists are paged by opaque cursors. A POST that creates takes `Idempotency-Key`.
+Times are ISO 8601 UTC; `_s` are seconds, `_mib` MiB; charges are in each site's own unit.
+"""
+_PROBLEMS: Mapping[int, str] = {
+    400: "The body is not JSON, or the request is broken.",
+    401: "Nobody known is calling; WWW-Authenticate names the scheme.",
+    403: "A scope is missing; the problem names it.",
+    404: "No such object of yours.",
+    405: "This route has no such method.",
+    409: "It contradicts the present state, or the first request with this key is still at work.",
+    410: "The cursor is older than what is kept.",
+    412: "The object is no longer what If-Match says.",
+    413: "The body is larger than 4 MiB.",
+    415: "The body is not application/json.",
+    422: "The input cannot be read; every fault has its pointer.",
+    429: "Too many requests; Retry-After says when to come back.",
+    500: "Facet failed; the problem holds an incident id.",
+    502: "The site answered with something unknown.",
+    503: "The site's scheduler does not answer.",
+    504: "The site gave no answer in time.",
+}
+_ALWAYS = (401, 403, 422, 429, 500)
+_WITH_BODY = (400, 409, 413, 415)
+
+
+class ProblemError(BaseModel):
+    """One faulty place."""
+
+    pointer: str = Field(description="JSON pointer into the body, or ?name of a query parameter.")
+    code: str
+    message: str
+
+
+class Problem(BaseModel):
+    """A failure (RFC 9457)."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    code: str
+    retry_safe: bool = Field(description="The same request may be sent again.")
+    retry_after_s: int | None = None
+    errors: list[ProblemError]
+    remediation: str
+    next_actions: list[dict[str, Any]]
+    facts: dict[str, Any] | None = None
+
+
+class SkillShown(BaseModel):
+    """One skill as data."""
+
+    name: str
+    summary: str
+    input_schema: dict[str, Any]
+    output_schema: dict[str, Any]
+    scopes: list[str] = Field(description="Any one of these.")
+    side_effects: bool
+
+
+class _Schemas:
+    """The shared schemas, by name; two of one name that differ get different names."""
+
+    def __init__(self) -> None:
+        self.kept: dict[str, Json] = {}
+        self._raw: dict[str, str] = {}
+
+    def of(self, model: type[BaseModel], name: str = "") -> Json:
+        """Return a reference to what a model looks like when sent."""
+        return self.add(model.model_json_schema(mode="serialization", by_alias=True), name or model.__name__)
+
+    def add(self, schema: Json, name: str) -> Json:
+        """Keep a schema, its definitions included, and return a reference to it."""
+        names = {inner: self._name(inner, content) for inner, content in schema.get("$defs", {}).items()}
+        for inner, content in schema.get("$defs", {}).items():
+            self.kept[names[inner]] = _renamed(content, names)
+        own = {key: value for key, value in schema.items() if key != "$defs"}
+        kept_as = self._name(name, schema)
+        self.kept[kept_as] = _renamed(own, names)
+        return {"$ref": f"#/components/schemas/{kept_as}"}
+
+    def _name(self, wanted: str, content: Json) -> str:
+        raw, number, name = json.dumps(content, sort_keys=True), 1, wanted
+        while self._raw.get(name, raw) != raw:
+            number += 1
+            name = f"{wanted}{number}"
+        self._raw[name] = raw
+        return name
+
+
+def _renamed(value: Any, names: Mapping[str, str]) -> Any:
+    if isinstance(value, dict):
+        renamed = {key: _renamed(inner, names) for key, inner in value.items()}
+        reference = value.get("$ref")
+        if isinstance(reference, str) and reference.startswith("#/$defs/"):
+            renamed["$ref"] = "#/components/schemas/" + names[reference.removeprefix("#/$defs/")]
+        return renamed
+    return [_renamed(inner, names) for inner in value] if isinstance(value, list) else value
+
+
+def document() -> Json:
+    """Return the whole document; the same every time."""
+    schemas = _Schemas()
+    schemas.of(Problem)
+    paths: dict[str, Json] = {}
+    _describe_skills(paths, schemas)
+    for resource in RESOURCES.values():
+        _describe_resource(paths, schemas, resource)
+    _describe_task_routes(paths, schemas)
+    _describe_tokens(paths, schemas)
+    paths["/api/v1/events/stream"] = {"get": _stream()}
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "Facet", "version": "1", "description": INTRODUCTION},
+        "servers": [{"url": "/"}],
+        "security": [{"bearer": []}, {"session": []}],
+        "tags": [
+            {"name": "skills", "description": "What agents and people do."},
+            {"name": "reads", "description": "What there is."},
+            {"name": "tokens", "description": "API tokens."},
+        ],
+        "paths": dict(sorted(paths.items())),
+        "components": {
+            "securitySchemes": {
+                "bearer": {
+                    "type": "http",
+                    "scheme": "bearer",
+                    "description": "Scopes: " + ", ".join(scope.value for scope in Scope) + ".",
+                },
+                "session": {"type": "apiKey", "in": "cookie", "name": "facet_session"},
+            },
+            "responses": {_response_name(status): _problem(text) for status, text in _PROBLEMS.items()},
+            "parameters": _shared_parameters(),
+            "headers": {
+                "IdempotencyReplayed": {
+                    "description": "`true` when this is the kept first answer.",
+                    "schema": {"type": "string"},
+                },
+                "Location": {"description": "Where the new object is.", "schema": {"type": "string"}},
+                "ETag": {"description": "The object's entity tag.", "schema": {"type": "string"}},
+            },
+            "schemas": dict(sorted(schemas.kept.items())),
+        },
+    }
+
+
+def _response_name(status: int) -> str:
+    return f"Problem{status}"
+
+
+def _problem(text: str) -> Json:
+    reference = {"$ref": "#/components/schemas/Problem"}
+    return {"description": text, "content": {"application/problem+json": {"schema": reference}}}
+
+
+def _problems(*statuses: int) -> Json:
+    found = sorted({*_ALWAYS, *statuses})
+    return {str(status): {"$ref": f"#/components/responses/{_response_name(status)}"} for status in found}
+
+
+def _shared_parameters() -> Json:
+    return {
+        "IdempotencyKey": {
+            "name": "Idempotency-Key",
+            "in": "header",
+            "description": "Same key and body: the first answer again. Same key, other body: 422. In flight: 409.",
+            "schema": {"type": "string", "pattern": "^[\\x21-\\x7e]{1,200}$"},
+        },
+        "Full": _query("full", "1 = everything, however long; else at most 16 KiB.", {"enum": ["0", "1"]}),
+        "Wait": _query(
+            "wait_s",
+            "How long to wait for the site's answer; 0 = not at all.",
+            {"type": "number", "minimum": 0, "maximum": 50, "default": 15},
+        ),
+        "Cursor": _query("cursor", "`next` of the page before.", {"type": "string"}),
+        "Limit": _query(
+            "limit", "Rows of a page.", {"type": "integer", "minimum": 1, "maximum": MAX_LIMIT, "default": 50}
+        ),
+    }
+
+
+def _query(name: str, text: str, schema: Json) -> Json:
+    return {"name": name, "in": "query", "description": text, "schema": schema}
+
+
+def _shared(*names: str) -> list[Json]:
+    return [{"$ref": f"#/components/parameters/{name}"} for name in names]
+
+
+def _path(name: str = "handle") -> Json:
+    return {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
+
+
+def _content(schema: Json) -> Json:
+    return {"content": {"application/json": {"schema": schema}}}
+
+
+def _created_headers() -> Json:
+    return {
+        "Location": {"$ref": "#/components/headers/Location"},
+        "Idempotency-Replayed": {"$ref": "#/components/headers/IdempotencyReplayed"},
+    }
+
+
+def _describe_skills(paths: dict[str, Json], schemas: _Schemas) -> None:
+    listed = {
+        "type": "object",
+        "required": ["results", "next"],
+        "properties": {
+            "results": {"type": "array", "items": schemas.of(SkillShown)},
+            "next": {"type": "null"},
+        },
+    }
+    paths["/api/v1/skills"] = {
+        "get": {
+            "operationId": "list_skills",
+            "tags": ["skills"],
+            "summary": "Every skill with its schemas.",
+            "responses": {"200": {"description": "The registry.", **_content(listed)}, **_problems()},
+        }
+    }
+    paths["/api/v1/skills/{name}"] = {
+        "get": {
+            "operationId": "show_skill",
+            "tags": ["skills"],
+            "summary": "One skill with its schemas.",
+            "parameters": [_path("name")],
+            "responses": {
+                "200": {"description": "The skill.", **_content(schemas.of(SkillShown))},
+                **_problems(404),
+            },
+        }
+    }
+    for one in SKILLS.values():
+        given = schemas.add(one.schema_in(), _title(one.name) + "Input")
+        paths[f"/api/v1/skills/{one.name}"] = {"post": _skill(one, one.name, given, schemas)}
+
+
+def _title(name: str) -> str:
+    return "".join(word.title() for word in name.split("_"))
+
+
+def _skill(one: Skill, operation: str, given: Json, schemas: _Schemas) -> Json:
+    answer = schemas.add(one.schema_out(), one.output.__name__)
+    parameters = _shared(
+        "Full", *(("Wait",) if one.waits else ()), *(("IdempotencyKey",) if one.creates else ())
+    )
+    good = {"description": "The answer.", **_content(answer)}
+    if one.creates:
+        good["headers"] = _created_headers()
+    responses: Json = {"200": good}
+    if one.name == "submit_task":
+        responses = {
+            "201": {**good, "description": "The task exists and has been placed and handed to its site, or "
+                    "fits nowhere."},
+            "202": {**good, "description": "The task exists; its dispatch outlasts the wait."},
+        }  # fmt: skip
+    return {
+        "operationId": operation,
+        "tags": ["skills"],
+        "summary": one.summary,
+        "description": "Scope: " + " or ".join(f"`{scope}`" for scope in one.scopes) + ".",
+        "x-scopes": [scope.value for scope in one.scopes],
+        "x-side-effects": one.side_effects,
+        "parameters": parameters,
+        "requestBody": {"required": True, **_content(given)},
+        "responses": {**responses, **_problems(*_WITH_BODY, 404, *_site(one))},
+    }
+
+
+def _site(one: Skill) -> Sequence[int]:
+    """Return the statuses of skills that ask a site or keep a cursor."""
+    return {"read_log": (502, 503, 504), "wait_for_events": (410,)}.get(one.name, ())
+
+
+def _describe_resource(paths: dict[str, Json], schemas: _Schemas, resource: Resource) -> None:
+    value = schemas.of(resource.value)
+    page = {
+        "type": "object",
+        "required": ["results", "next"],
+        "properties": {
+            "results": {"type": "array", "items": value},
+            "next": {"type": ["string", "null"], "description": "Cursor of the next page."},
+        },
+    }
+    many = {
+        "operationId": f"list_{resource.name}",
+        "tags": ["reads"],
+        "summary": resource.summary,
+        "parameters": [*_filters(resource), *_shared("Cursor", "Limit")],
+        "responses": {
+            "200": {"description": "One page.", **_content(page)},
+            **_problems(*((410,) if resource.name == "events" else ())),
+        },
+    }
+    headers = {"ETag": {"$ref": "#/components/headers/ETag"}}
+    one = {
+        "operationId": f"show_{resource.name.removesuffix('s')}",
+        "tags": ["reads"],
+        "summary": f"One of: {resource.summary}",
+        "parameters": [_path(), {"name": "If-None-Match", "in": "header", "schema": {"type": "string"}}],
+        "responses": {
+            "200": {"description": "The object.", "headers": headers, **_content(value)},
+            "304": {"description": "You have it already."},
+            **_problems(404),
+        },
+    }
+    paths[f"/api/v1/{resource.name}"] = {"get": many}
+    paths[f"/api/v1/{resource.name}/{{handle}}"] = {"get": one}
+
+
+def _filters(resource: Resource) -> list[Json]:
+    found = []
+    for name in (*resource.filters, *resource.extra):
+        text = "Cursor: only what came after." if name == "after" else "One value, or several with commas."
+        if name == "state" and resource.states:
+            text += " Of: " + ", ".join(resource.states) + "."
+        found.append(_query(name, text, {"type": "string"}))
+    return found
+
+
+def _describe_task_routes(paths: dict[str, Json], schemas: _Schemas) -> None:
+    for noun, name in CREATED_BY.items():
+        one = SKILLS[name]
+        given = schemas.add(one.schema_in(), _title(name) + "Input")
+        paths[f"/api/v1/{noun}"]["post"] = _skill(one, f"create_{noun.removesuffix('s')}", given, schemas)
+    for verb, model in (("cancel", CancelInput), ("replan", ReplanInput)):
+        schema = model.model_json_schema()
+        for hidden in ("task", "group", "transfer"):
+            schema["properties"].pop(hidden, None)
+        schema.pop("required", None)
+        given = schemas.add(schema, f"Task{verb.title()}Input")
+        operation = _skill(SKILLS[verb], f"{verb}_task", given, schemas)
+        operation["parameters"].insert(0, _path())
+        operation["requestBody"]["required"] = False
+        paths[f"/api/v1/tasks/{{handle}}/{verb}"] = {"post": operation}
+    paths["/api/v1/tasks/{handle}/timeline"] = {
+        "get": {
+            "operationId": "show_task_timeline",
+            "tags": ["reads"],
+            "summary": "Waiting and running of every attempt, as it was and as it was expected.",
+            "parameters": [_path()],
+            "responses": {
+                "200": {"description": "The timeline.", **_content(schemas.of(Timeline))},
+                **_problems(404),
+            },
+        }
+    }
+
+
+def _describe_tokens(paths: dict[str, Json], schemas: _Schemas) -> None:
+    given = schemas.add(TypeAdapter(tokens.TokenInput).json_schema(), "TokenInput")
+    made = {"description": "The token, with its secret this once.", **_content(schemas.of(tokens.TokenMade))}
+    paths["/api/v1/tokens"]["post"] = {
+        "operationId": "create_token",
+        "tags": ["tokens"],
+        "summary": "Make a token; scopes never wider than the caller's. Scope: `manage`.",
+        "parameters": _shared("IdempotencyKey"),
+        "requestBody": {"required": True, **_content(given)},
+        "responses": {"201": {**made, "headers": _created_headers()}, **_problems(*_WITH_BODY)},
+    }
+    shown = _content(schemas.of(tokens.TokenShown))
+    revoke = {
+        "tags": ["tokens"],
+        "summary": "Revoke a token for good. Scope: `manage`.",
+        "parameters": [_path(), {"name": "If-Match", "in": "header", "schema": {"type": "string"}}],
+        "responses": {"200": {"description": "The token as it is now.", **shown}, **_problems(404, 412)},
+    }
+    paths["/api/v1/tokens/{handle}"]["delete"] = {"operationId": "delete_token", **revoke}
+    paths["/api/v1/tokens/{handle}/revoke"] = {"post": {"operationId": "revoke_token", **revoke}}
+
+
+def _stream() -> Json:
+    last = {"name": "Last-Event-ID", "in": "header", "description": "Where a reader stopped: its cursor."}
+    return {
+        "operationId": "stream_events",
+        "tags": ["reads"],
+        "summary": "Your events as they are committed: id is the cursor, event the type, data the event.",
+        "parameters": [
+            _query("after", "Cursor: only what came after. Absent: from now on.", {"type": "string"}),
+            _query("types", "Event types with commas; `task.*` means all of tasks.", {"type": "string"}),
+            _query("subject", "A task, group, attempt, transfer or system.", {"type": "string"}),
+            {**last, "schema": {"type": "string"}},
+        ],
+        "responses": {
+            "200": {
+                "description": "Server-sent events; a comment at least every 15 s.",
+                "content": {"text/event-stream": {"schema": {"type": "string"}}},
+            },
+            **_problems(404, 405, 410),
+        },
+    }
