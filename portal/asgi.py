@@ -3,7 +3,7 @@
 import os
 import signal
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from types import FrameType
 from typing import Any
 
@@ -15,7 +15,7 @@ _django = get_asgi_application()
 
 Message = dict[str, Any]
 Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
+Send = Callable[[Mapping[str, Any]], Awaitable[None]]
 
 
 async def application(scope: Message, receive: Receive, send: Send) -> None:

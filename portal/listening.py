@@ -11,6 +11,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import psycopg
 from django.db import DatabaseError, connection
@@ -154,7 +155,7 @@ class Listener:
                 self.head = last
 
 
-def _where() -> dict[str, str]:
+def _where() -> dict[str, Any]:
     """Return libpq's parameters of the database that Django uses now (a test's own included)."""
     given = connection.get_connection_params()
     names = ("host", "port", "user", "password", "dbname", "sslmode", "sslrootcert", "connect_timeout")

@@ -63,17 +63,19 @@ def whole_number(query: QueryDict, name: str, *, default: int, least: int, most:
     return int(text)
 
 
+def words(query: QueryDict, name: str) -> list[str]:
+    """Return the values of a query parameter, separated by commas; none when it is not there."""
+    text = query.get(name)
+    if text is None:
+        return []
+    if "\0" in text:
+        raise bad_parameter(name, "bad_text", f"`{name}` must not hold NUL characters.")
+    return [word.strip() for word in str(text).split(",")]
+
+
 def filters(query: QueryDict, known: Mapping[str, str]) -> dict[str, Any]:
     """Return the lookups of the filters given; several values are separated by commas."""
-    found: dict[str, Any] = {}
-    for name, lookup in known.items():
-        text = query.get(name)
-        if text is None:
-            continue
-        if "\0" in text:
-            raise bad_parameter(name, "bad_text", f"`{name}` must not hold NUL characters.")
-        found[f"{lookup}__in"] = [word.strip() for word in text.split(",")]
-    return found
+    return {f"{lookup}__in": words(query, name) for name, lookup in known.items() if name in query}
 
 
 def encode(handle: str) -> str:

@@ -17,7 +17,7 @@ from orchestrator import selectors as orchestrator
 from orchestrator import shown
 from orchestrator.lifecycle import AttemptState, GroupState, TaskState, TransferState
 from portal import tokens
-from portal.api.paging import MAX_LIMIT, Page, bad_parameter, filters, newest_first, whole_number
+from portal.api.paging import MAX_LIMIT, Page, bad_parameter, filters, newest_first, whole_number, words
 from portal.skills.events import check_cursor, check_types
 from providers.errors import NotFound
 from providers.reading import nearest
@@ -74,11 +74,9 @@ class Resource:
 
     def check_state(self, query: QueryDict) -> None:
         """Refuse a state that these objects never have."""
-        if self.states is None or "state" not in query:
-            return
-        for word in query["state"].split(","):
-            if word.strip() not in self.states:
-                text = f"No state `{word[:60]}`." + nearest(word[:60], self.states)
+        for word in words(query, "state") if self.states is not None else ():
+            if word not in self.states:
+                text = f"No state `{word[:60]}`." + nearest(word[:60], self.states or ())
                 raise bad_parameter("state", "unknown_state", text)
 
 
@@ -92,14 +90,11 @@ class Systems(Resource):
         self.check_state(query)
         limit = whole_number(query, "limit", default=50, least=1, most=MAX_LIMIT)
         after = query.get("cursor", "")
-        states = {word.strip() for word in query["state"].split(",")} if "state" in query else None
-        slugs = {word.strip() for word in query["system"].split(",")} if "system" in query else None
+        states, slugs = words(query, "state"), words(query, "system")
         found: list[BaseModel] = [
             each
             for each in federation.systems_shown(user, now=now)
-            if each.id > after
-            and (states is None or each.state in states)
-            and (slugs is None or each.id in slugs)
+            if each.id > after and (each.state in states or not states) and (each.id in slugs or not slugs)
         ]
         more = len(found) > limit
         return found[:limit], getattr(found[limit - 1], "id", None) if more else None
@@ -124,7 +119,7 @@ class Events(Resource):
         limit = whole_number(query, "limit", default=50, least=1, most=MAX_LIMIT)
         name = "after" if "after" in query else "cursor"
         after = whole_number(query, name, default=0, least=0, most=2**63 - 1)
-        types = tuple(word.strip() for word in query["type"].split(",")) if "type" in query else ()
+        types = tuple(words(query, "type"))
         check_types(types, pointer="?type")
         if after:
             check_cursor(after)

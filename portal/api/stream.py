@@ -22,7 +22,7 @@ from federation.selectors import connected_slugs
 from orchestrator import selectors
 from portal.api import rates
 from portal.api.authentication import caller_of_request
-from portal.api.paging import bad_parameter, refuse_unknown
+from portal.api.paging import bad_parameter, refuse_unknown, words
 from portal.api.problems import MethodNotAllowed, respond, translated
 from portal.listening import LISTENER, Bell, Heard, frame
 from portal.skills.events import check_cursor, check_subject, check_types
@@ -94,7 +94,7 @@ def _open(request: HttpRequest) -> Reader:
     rates.take(caller.user.pk)
     query = request.GET
     refuse_unknown(query, PARAMETERS)
-    types = tuple(word.strip() for word in query["types"].split(",")) if query.get("types") else ()
+    types = tuple(word for word in words(query, "types") if word)
     check_types(types, pointer="?types")
     check_subject(caller.user, query.get("subject"))
     given = request.META.get("HTTP_LAST_EVENT_ID") or query.get("after")

@@ -1,5 +1,8 @@
 """Every route under /api/v1, made from the registry and the resources; a trailing slash is welcome, never needed."""
 
+from collections.abc import Callable
+from typing import Any
+
 from django.urls import URLPattern, re_path
 
 from portal.api import docs
@@ -24,8 +27,8 @@ _V1 = "^api/v1/"
 _HANDLE = "(?P<handle>[^/]+)"
 
 
-def _route(path: str, view: object, name: str) -> URLPattern:
-    return re_path(f"{_V1}{path}/?$", view, name=name)  # type: ignore[arg-type]  # any kind of view
+def _route(path: str, view: Callable[..., Any], name: str) -> URLPattern:
+    return re_path(f"{_V1}{path}/?$", view, name=name)
 
 
 def _reads() -> list[URLPattern]:

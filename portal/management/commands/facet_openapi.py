@@ -19,6 +19,8 @@ def kept_at() -> Path:
 
 
 class Command(BaseCommand):
+    """The command."""
+
     help = "Write docs/reference/openapi.json; with --check compare it and write nothing."
     requires_system_checks = ()
 

@@ -13,6 +13,8 @@ from providers.errors import FacetError
 
 
 class Command(BaseCommand):
+    """The command."""
+
     help = "Print a new API token of a user, once."
 
     def add_arguments(self, parser: ArgumentParser) -> None:

@@ -9,6 +9,8 @@ from orchestrator.selectors import head_cursor
 
 
 class Command(BaseCommand):
+    """The command."""
+
     help = "Check that the event log is what was committed."
 
     def handle(self, *args: Any, **options: Any) -> None:
