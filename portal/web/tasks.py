@@ -49,7 +49,10 @@ def task_list(request: SignedInRequest) -> HttpResponse:
     refs, now = system_refs(), timezone.now()
     shown = TaskListPage(
         page=Page(
-            tuple(task_row(task, refs, attempts=task.attempt_count, now=now) for task in found[:PAGE_SIZE]),
+            tuple(
+                task_row(task, refs, attempts=selectors.show_task(task).attempts, now=now)
+                for task in found[:PAGE_SIZE]
+            ),
             next_query=_query(filters, cursor=found[PAGE_SIZE - 1].handle)
             if len(found) > PAGE_SIZE
             else None,
