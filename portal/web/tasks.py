@@ -1,6 +1,7 @@
 """The list of tasks, one task, and what may be done to it. Each view reads selectors or calls one verb."""
 
 from datetime import datetime
+from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
 from django.contrib import messages
@@ -19,10 +20,15 @@ from portal.web.logs import log_tail, wants_log
 from portal.web.presenters.events import event_rows
 from portal.web.presenters.from_task import TaskRows, task_page, task_row
 from portal.web.presenters.shared import Page
-from portal.web.presenters.tasks import LogTail, TaskFilters, TaskListPage
+from portal.web.presenters.tasks import LogTail, TaskFilters, TaskListPage, TaskPage
 from portal.web.rendering import page
 from portal.web.seen import system_refs
 from providers.errors import Conflict, NotFound
+
+if TYPE_CHECKING:
+    from django.db.models import QuerySet
+
+    from orchestrator.models import Task
 
 PAGE_SIZE = 40
 EVENTS_SHOWN = 60
@@ -43,7 +49,10 @@ def task_list(request: SignedInRequest) -> HttpResponse:
     refs, now = system_refs(), timezone.now()
     shown = TaskListPage(
         page=Page(
-            tuple(task_row(task, refs, attempts=task.attempt_count, now=now) for task in found[:PAGE_SIZE]),
+            tuple(
+                task_row(task, refs, attempts=selectors.show_task(task).attempts, now=now)
+                for task in found[:PAGE_SIZE]
+            ),
             next_query=_query(filters, cursor=found[PAGE_SIZE - 1].handle)
             if len(found) > PAGE_SIZE
             else None,
@@ -57,9 +66,7 @@ def task_list(request: SignedInRequest) -> HttpResponse:
     return page(request, "tasks/list.html", {"here": "tasks", "page": shown}, parts=("rows",))
 
 
-def _filtered(
-    rows: "selectors.QuerySet[selectors.Task]", filters: TaskFilters
-) -> "selectors.QuerySet[selectors.Task]":
+def _filtered(rows: "QuerySet[Task]", filters: TaskFilters) -> "QuerySet[Task]":
     if filters.state == "active":
         rows = rows.filter(state__in=ACTIVE)
     elif filters.state:
@@ -104,7 +111,7 @@ def task_rows(request: SignedInRequest, handle: str) -> TaskRows:
     )
 
 
-def _shown(request: SignedInRequest, rows: TaskRows, log: LogTail | None, *, now: datetime) -> object:
+def _shown(request: SignedInRequest, rows: TaskRows, log: LogTail | None, *, now: datetime) -> TaskPage:
     refs = system_refs()
     events = selectors.events(request.user).filter(task=rows.task.handle).order_by("-position__seq")
     return task_page(

@@ -75,7 +75,7 @@ class Watched:
         for kind, (width, height) in VIEWPORTS.items():
             self.page.set_viewport_size({"width": width, "height": height})
             for scheme in ("light", "dark"):
-                self.page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]  # a literal
+                self.page.emulate_media(color_scheme=scheme)
                 self.page.screenshot(path=str(ARTIFACTS / f"{name}-{kind}-{scheme}.png"), full_page=True)
         self.page.emulate_media(color_scheme="light")
         self.page.set_viewport_size({"width": 1440, "height": 900})

@@ -14,6 +14,8 @@ STEPS_S = (
 )  # fmt: skip
 """Distances between ticks that people read easily."""
 MAX_TICKS = 8
+ROOM_FOR_WORDS = 9
+"""Narrower bars, in percent of the axis, carry their words only on hover."""
 BESIDE_NOW = 8
 """Ticks nearer to the now-label than this, in percent of the axis, would lie under it."""
 
@@ -154,9 +156,9 @@ def _actual(a: AttemptFacts, x: Callable[[datetime], float], *, now: datetime) -
     wait = min(max(100 * (waited_until - left) / width, 0), 100)
     words = said(a.state, "attempt").word
     label = f"{words}: {a.cause_words}" if a.cause else str(words)
-    return Span(
-        left, round(width, 2), round(wait, 2), _look(a), label, f"{a.ref.name} {a.partition}: {label}"
-    )
+    title = f"{a.ref.name} {a.partition}: {label}"
+    shown = label if width >= ROOM_FOR_WORDS else ""
+    return Span(left, round(width, 2), round(wait, 2), _look(a), shown, title)
 
 
 def _look(a: AttemptFacts) -> str:
