@@ -95,7 +95,11 @@ def make_person(person: Person, data_dir: Path, *, known: DemoUser | None, now: 
         known = DemoUser(username=person.username, password=password, token=token)
     for slug, accounts in person.credits.items():
         system = System.objects.get(slug=slug)
-        settings = {"env": env(directory_of(data_dir, slug), user=person.username)}
+        place = directory_of(data_dir, slug)
+        home = place / "home" / person.username
+        home.mkdir(parents=True, exist_ok=True)
+        own = {"USER": person.username, "HOME": str(home)}
+        settings = {"env": env(place, user=person.username) | own}
         connect(user, system, kind="local", settings=settings, now=now, remote_user=person.username)
         for account, unit, granted in accounts:
             allocate(user, system, account, unit=unit, granted=Decimal(granted), now=now)
