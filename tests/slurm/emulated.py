@@ -116,6 +116,7 @@ class EmulatedSite:
         with store.change(now) as cluster:  # below a minute, which no command can ask for
             [job] = [each for each in cluster.jobs if each.id == int(job_id)]
             job.limit = now - job.start + 1
+            cluster.touch(job)
         store.close()
 
     def close(self) -> None:
