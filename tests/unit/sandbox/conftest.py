@@ -11,7 +11,7 @@ import pytest
 
 from providers.sandbox.slurm.controller import read_mark
 from providers.sandbox.slurm.model import Partition, Qos
-from providers.sandbox.slurm.processes import end_group, is_alive
+from providers.sandbox.slurm.processes import is_alive
 from providers.sandbox.slurm.setup import create, env
 from providers.sandbox.slurm.spec import ClusterSpec, NodeGroup
 
@@ -103,8 +103,16 @@ def site(tmp_path: Path) -> Iterator[Site]:
     create(directory, SMALL, seed=1)
     made = Site(directory)
     yield made
-    for name in ("child", "started"):
-        for mark in directory.glob(f"spool/*/run-*/{name}"):
-            process = read_mark(str(mark))
-            if process and is_alive(int(str(process["pid"])), str(process["start"])):
-                end_group(int(str(process["pid"])))
+    for fault in (directory / "faults").glob("*.json"):
+        fault.unlink()
+    for state in ("PENDING", "RUNNING"):  # in this order: a freed node starts what waits
+        made.run("scancel", "-t", state, user="root")
+    eventually(lambda: running_steps(directory), lambda steps: steps == [], seconds=10)
+
+
+def running_steps(directory: Path) -> list[str]:
+    """The step processes of this cluster that are still there."""
+    marks = (read_mark(str(mark)) for mark in directory.glob("spool/*/run-*/started"))
+    return [
+        str(mark["pid"]) for mark in marks if mark and is_alive(int(str(mark["pid"])), str(mark["start"]))
+    ]
