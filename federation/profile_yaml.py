@@ -60,8 +60,7 @@ def read_profile(text: str, *, source: str = "profile") -> ProfileDocument:
     if len(text.encode(errors="replace")) > _MAX_BYTES:
         raise _invalid(source, "profile", f"it is longer than {_MAX_BYTES // 1024} KiB", 1, 1)
     try:
-        root = yaml.compose(text, Loader=_Loader)
-        given = yaml.load(text, Loader=_Loader)  # noqa: S506  # a SafeLoader
+        root, given = _parsed(text)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
@@ -78,6 +77,16 @@ def read_profile(text: str, *, source: str = "profile") -> ProfileDocument:
         message = "a profile is a mapping of fields, such as `system: delta` in its first line"
         raise _invalid(source, "not_a_mapping", message, line, column)
     return _validated(given, root, source)
+
+
+def _parsed(text: str) -> tuple[yaml.Node | None, Any]:
+    """Return the tree with its places, and what it holds."""
+    loader = _Loader(text)
+    try:
+        root = loader.get_single_node()  # type: ignore[no-untyped-call]  # PyYAML has no types here
+        return root, loader.construct_document(root) if root is not None else None  # type: ignore[no-untyped-call]
+    finally:
+        loader.dispose()  # type: ignore[no-untyped-call]
 
 
 def _yaml_words(error: yaml.MarkedYAMLError) -> str:
