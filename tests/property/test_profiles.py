@@ -20,7 +20,8 @@ def documents(draw: st.DrawFn) -> dict[str, object]:
     """Draw a profile that should be right."""
     kinds = draw(st.dictionaries(names, st.just({"cpus": 4, "memory_mib": "16G"}), max_size=3))
     groups = st.lists(
-        st.fixed_dictionaries({"type": st.sampled_from(sorted(kinds)), "count": st.integers(0, 9)}), max_size=2
+        st.fixed_dictionaries({"type": st.sampled_from(sorted(kinds)), "count": st.integers(0, 9)}),
+        max_size=2,
     )
     entry = st.fixed_dictionaries(
         {},

@@ -74,7 +74,12 @@ def test_a_node_with_some_work_is_not_idle() -> None:
 def test_an_unnamed_gpu_is_the_only_kind_with_that_many() -> None:
     view = _view(a_node(gpus=(GpuPool(type=None, total=4, used=1, free=3),)))
 
-    assert (view.gpu_type, view.gpu_spelling, view.gpu_memory_mib, view.gpus_free) == ("a100", None, 40_960, 3)
+    assert (view.gpu_type, view.gpu_spelling, view.gpu_memory_mib, view.gpus_free) == (
+        "a100",
+        None,
+        40_960,
+        3,
+    )
 
 
 def _two_kinds_of_four(**partition: object) -> object:
@@ -105,7 +110,11 @@ def test_a_gpu_the_profile_does_not_list_keeps_its_own_name() -> None:
     known = _view(a_node(gpus=(GpuPool(type="tesla_v100-sxm2-32gb", total=2, used=0, free=2),)))
     unknown = _view(a_node(gpus=(GpuPool(type="zx9000", total=2, used=0, free=2),)))
 
-    assert (known.gpu_type, known.gpu_spelling, known.gpu_memory_mib) == ("v100", "tesla_v100-sxm2-32gb", 32_768)
+    assert (known.gpu_type, known.gpu_spelling, known.gpu_memory_mib) == (
+        "v100",
+        "tesla_v100-sxm2-32gb",
+        32_768,
+    )
     assert (unknown.gpu_type, unknown.gpu_spelling, unknown.gpu_memory_mib) == ("zx9000", "zx9000", None)
 
 
@@ -118,8 +127,16 @@ def test_a_node_with_two_types_is_offered_by_its_larger_pool() -> None:
 
 
 QOS_ENTRIES = {
-    "regular": {"scheduler_partition": "gpu_ss11", "features": ["hbm40g"], "nodes": [{"type": "small", "count": 1}]},
-    "large": {"scheduler_partition": "gpu_ss11", "features": ["hbm80g"], "nodes": [{"type": "large", "count": 1}]},
+    "regular": {
+        "scheduler_partition": "gpu_ss11",
+        "features": ["hbm40g"],
+        "nodes": [{"type": "small", "count": 1}],
+    },
+    "large": {
+        "scheduler_partition": "gpu_ss11",
+        "features": ["hbm80g"],
+        "nodes": [{"type": "large", "count": 1}],
+    },
     "any": {"scheduler_partition": "gpu_ss11"},
 }
 KINDS = {
@@ -242,7 +259,11 @@ def test_announced_windows_and_maintenance_reservations_are_told_in_order() -> N
 
 def test_windows_that_are_over_are_left_out_of_what_is_to_come() -> None:
     windows = [
-        {"start_at": NOW - timedelta(hours=hours + 1), "end_at": NOW - timedelta(hours=hours), "reason": str(hours)}
+        {
+            "start_at": NOW - timedelta(hours=hours + 1),
+            "end_at": NOW - timedelta(hours=hours),
+            "reason": str(hours),
+        }
         for hours in (2, 0, -3)
     ]
 

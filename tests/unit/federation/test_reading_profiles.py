@@ -48,7 +48,9 @@ def test_wall_times_are_read_as_slurm_writes_them(written: str, seconds: int) ->
     assert profile.partitions["gpu"].max_walltime_s == seconds
 
 
-@pytest.mark.parametrize("written", ["2h", "1:00", "-5:00:00", "1-24:00:00", "1:60:00", "1-2-3", "P1D", "1e3"])
+@pytest.mark.parametrize(
+    "written", ["2h", "1:00", "-5:00:00", "1-24:00:00", "1:60:00", "1-2-3", "P1D", "1e3"]
+)
 def test_a_wall_time_in_another_spelling_is_told_the_right_one(written: str) -> None:
     message = _one(f"{HEAD}partitions:\n  gpu:\n    max_walltime_s: {written}\n")
 

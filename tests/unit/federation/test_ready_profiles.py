@@ -132,7 +132,13 @@ def test_vista_charges_nodes_and_is_asked_for_neither_memory_nor_gpus() -> None:
 def test_perlmutter_is_asked_for_qos_and_constraint_and_no_partition() -> None:
     perlmutter = _ready("perlmutter")
     environment = {"modules": [], "conda": None, "variables": {}, "setup": []}
-    spec = {"environment": environment, "command": ["true"], "script": None, "workdir": None, "retry": {"on": []}}
+    spec = {
+        "environment": environment,
+        "command": ["true"],
+        "script": None,
+        "workdir": None,
+        "retry": {"on": []},
+    }
     facts = JobFacts(
         task="task_1", attempt_number=1, submit_key="facet-1", partition="gpu-regular-80g", account="m1_g",
         qos="regular", shape={"nodes": 1, "cpus": 128, "gpus": 4, "memory_mib": None, "walltime_s": 60},

@@ -63,9 +63,7 @@ def test_there_is_one_record_for_each_partition_and_account_in_order_of_names() 
 def test_without_credits_the_accounts_are_those_of_the_sites_accounting() -> None:
     associations = (Association(account="b-gpu", user="alice"), Association(account="a-gpu", user="alice"))
 
-    found = records(
-        prepare(a_profile(), None, None), _access(credits={}, associations=associations), ONLINE
-    )
+    found = records(prepare(a_profile(), None, None), _access(credits={}, associations=associations), ONLINE)
 
     assert sorted({record.account for record in found if record.account}) == ["a-gpu", "b-gpu"]
 
@@ -174,7 +172,9 @@ def test_the_least_of_profile_partition_qos_and_association_is_the_limit() -> No
             Association(account="x-gpu", user="alice", limits=Limits(max_submit_jobs=40, max_gpus=14)),
         ),
         qos=(
-            Qos(name="normal", per_user=Limits(max_jobs=5, max_cpus=900), per_job=Limits(max_walltime_s=3600)),
+            Qos(
+                name="normal", per_user=Limits(max_jobs=5, max_cpus=900), per_job=Limits(max_walltime_s=3600)
+            ),
             Qos(name="part-gpu", per_job=Limits(max_gpus=8, max_cpus=128), per_user=Limits(max_nodes=4)),
             Qos(name="unrelated", per_user=Limits(max_jobs=1)),
         ),
