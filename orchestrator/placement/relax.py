@@ -115,7 +115,7 @@ def edit_for(envelope: Envelope, record: ResourceRecord, failed: Rejection) -> E
     }
     if failed.code in numbers:
         name = numbers[failed.code]
-        if name == "nodes" and envelope.nodes is None:
+        if name == "nodes" and _follows_from_size(envelope, failed):
             return _fewer_nodes(envelope, failed)
         return _lower(envelope, name, failed.observed)
     if failed.code == "charge_over_cap":
@@ -141,6 +141,12 @@ def _lower(envelope: Envelope, name: str, most: Figure) -> Edit | None:
     lowered = Range(min=most, max=bounds.max)
     cost = (bounds.min - most) / max(bounds.min, 1)
     return _edit(envelope, name, lowered, change=(bounds.min, most), cost=cost, label=f"{name}.min")
+
+
+def _follows_from_size(envelope: Envelope, failed: Rejection) -> bool:
+    """Whether it is GPUs or CPUs, not the range of nodes itself, that need more nodes than there may be."""
+    most = failed.observed
+    return envelope.nodes is None or (isinstance(most, int) and most >= envelope.nodes.min)
 
 
 def _fewer_nodes(envelope: Envelope, failed: Rejection) -> Edit | None:

@@ -349,3 +349,14 @@ def test_the_hash_changes_with_every_input_and_with_nothing_else() -> None:
     assert len(hashes) == len(others)
     assert base.input_hash not in hashes
     assert decision_bytes(base) == decision_bytes(decide(envelope(), *views))
+
+
+def test_when_the_size_needs_more_nodes_than_allowed_the_size_is_what_to_change() -> None:
+    small = (node("n1", gpus=1), node("n2", gpus=1))
+    one_node = record(nodes=small, limits=UserLimits(max_nodes_per_job=1))
+
+    closest = decide(envelope(gpus=bounds(2), nodes=bounds(1, 2)), one_node).closest
+
+    assert closest is not None
+    assert [(c.field, c.current, c.proposed) for c in closest.changes] == [("gpus.min", 2, 1)]
+    assert closest.verified is True
