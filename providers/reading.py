@@ -101,7 +101,7 @@ def _steps(path: tuple[int | str, ...], kind: str, given: object) -> tuple[int |
             isinstance(here, list) and isinstance(step, int) and step < len(here)
         )
         if is_member:
-            here = here[step]  # type: ignore[call-overload,index]  # a member, as just seen
+            here = here[step]  # type: ignore[index]  # a member, as just seen
             steps.append(step)
         elif kind == "missing" and number == len(path) - 1:
             steps.append(step)

@@ -248,7 +248,7 @@ def _unexpected(error: Exception) -> FacetError:
 
 
 def _is_api(request: HttpRequest) -> bool:
-    return request.path_info.startswith(API)
+    return f"{request.path_info}/".startswith(API)
 
 
 def strange_request(request: HttpRequest, exception: Exception) -> HttpResponseBase:
