@@ -206,7 +206,7 @@ def show_charge(row: Charge) -> ChargeShown:
 
 
 _HISTORY = """
-    SELECT s.slug, p.partition, date_bin(%s, p.at, 'epoch'), avg(p.gpus_free), avg(p.cpus_free),
+    SELECT s.slug, p.partition, date_bin(make_interval(secs => %s), p.at, 'epoch'), avg(p.gpus_free), avg(p.cpus_free),
            avg(p.running), avg(p.pending)
     FROM federation_partitionsample p JOIN federation_system s ON s.id = p.system_id
     WHERE s.slug = ANY(%s) AND p.at > %s GROUP BY 1, 2, 3 ORDER BY 1, 2, 3
@@ -218,7 +218,7 @@ def history(slugs: Sequence[str], *, hours: int, points: int, now: datetime) -> 
     span = timedelta(hours=hours)
     found: dict[tuple[str, str], list[HistoryPoint]] = {}
     with connection.cursor() as cursor:
-        cursor.execute(_HISTORY, [span / points, list(slugs), now - span])
+        cursor.execute(_HISTORY, [span.total_seconds() / points, list(slugs), now - span])
         for slug, partition, at, gpus, cpus, running, pending in cursor.fetchall():
             point = HistoryPoint(
                 at=at,

@@ -13,13 +13,13 @@ def hang(name: str, bell: Callable[[int], None]) -> None:
 
 
 def ring(name: str, row_id: int) -> None:
-    """Ring; silent where no bell hangs (a command line without a queue). Never fails: the work is committed."""
+    """Ring; silent where no bell hangs (a command line without a queue). Never fails."""
     bell = _bells.get(name)
     if bell is None:
         return
     try:
         bell(row_id)
-    except Exception:  # whatever the queue's client raises while its server is away
+    except Exception:  # noqa: BLE001  # whatever the queue's client raises while its server is away
         _log.warning(
             "the bell %s could not be rung for %s; the clock will find it", name, row_id, exc_info=True
         )

@@ -1,4 +1,4 @@
-"""The ASGI application that uvicorn serves; it lets go of waiting readers as soon as the server is told to stop."""
+"""The ASGI application that uvicorn serves; it lets go of waiting readers once the server is told to stop."""
 
 import os
 import signal

@@ -1,6 +1,8 @@
 """Every background chore, one line each: the clock says when, the verb says what. Safe to run twice."""
 
+from collections.abc import Callable
 from datetime import timedelta
+from typing import Any
 
 from celery import shared_task
 from django.utils import timezone
@@ -12,6 +14,7 @@ from orchestrator.dispatch import dispatch as dispatch_attempt
 from orchestrator.doorbell import hang
 from orchestrator.services import tasks
 from portal import heartbeat, idempotency
+from portal.bells import RINGER
 from portal.celery import Every
 
 RHYTHM = {
@@ -91,9 +94,13 @@ def housekeeping() -> None:
     idempotency.prune(now=timezone.now())
 
 
-hang("dispatch", lambda row_id: dispatch.apply_async((row_id,), queue="default") and None)
-hang(
-    "control_system",
-    lambda row_id: control_system.apply_async((row_id,), queue="default", expires=10) and None,
-)
-hang("advance_task", lambda row_id: advance_task.apply_async((row_id,), queue="default", expires=30) and None)
+def _bell(chore: Any, **options: Any) -> Callable[[int], None]:
+    """Return what hands a row to a chore without keeping the caller waiting."""
+    return lambda row_id: RINGER.soon(
+        lambda: chore.apply_async((row_id,), queue="default", retry=False, **options)
+    )
+
+
+hang("dispatch", _bell(dispatch))
+hang("control_system", _bell(control_system, expires=10))
+hang("advance_task", _bell(advance_task, expires=30))

@@ -1,6 +1,7 @@
 """Reading untrusted objects into values: every fault named by JSON pointer, with the nearest known name."""
 
 import difflib
+import re
 from collections.abc import Iterable
 from typing import Any, TypeVar, get_args
 
@@ -10,7 +11,35 @@ from providers.errors import InvalidInput
 
 M = TypeVar("M", bound=BaseModel)
 
-_CODES = {"extra_forbidden": "unknown_field", "missing": "missing_field"}
+_CODES = {
+    "extra_forbidden": "unknown_field",
+    "missing": "missing_field",
+    "enum": "unknown_word",
+    "literal_error": "unknown_word",
+    "value_error": "not_valid",
+    **{
+        f"{kind}_type": "wrong_type"
+        for kind in ("tuple", "list", "string", "dict", "model", "int", "float", "bool")
+    },
+    **{f"{kind}_parsing": "wrong_type" for kind in ("int", "float", "bool")},
+    "model_attributes_type": "wrong_type",
+    "int_from_float": "wrong_type",
+}
+_MESSAGES = {
+    "tuple_type": "must be an array",
+    "list_type": "must be an array",
+    "string_type": "must be a string",
+    "dict_type": "must be an object",
+    "model_type": "must be an object",
+    "model_attributes_type": "must be an object",
+    "int_type": "must be a whole number",
+    "int_parsing": "must be a whole number",
+    "int_from_float": "must be a whole number",
+    "float_type": "must be a number",
+    "float_parsing": "must be a number",
+    "bool_type": "must be true or false",
+    "bool_parsing": "must be true or false",
+}
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
@@ -34,25 +63,62 @@ def read(model: type[M], given: object, *, pointer: str = "", what: str = "input
     try:
         return model.model_validate(given)
     except ValidationError as error:
-        raise InvalidInput(f"The {what} is not valid.", problems=problems(model, error, pointer)) from None
+        found = problems(model, error, pointer, given=given)
+        more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
+        first = f"{found[0][0]}: {found[0][2]}" if found[0][0] else found[0][2]
+        raise InvalidInput(f"The {what} is not valid. {first}{more}", problems=found) from None
 
 
 def problems(
-    model: type[BaseModel], error: ValidationError, pointer: str = ""
+    model: type[BaseModel], error: ValidationError, pointer: str = "", *, given: object = None
 ) -> tuple[tuple[str, str, str], ...]:
-    """Return pydantic's faults as (JSON pointer, code, message)."""
-    found = []
+    """Return pydantic's faults as (JSON pointer, code, message), one for each place.
+
+    Where a place may hold several kinds of value, pydantic reports one fault per kind and names the kind in
+    the path; `given` tells such names from members.
+    """
+    found: list[tuple[str, str, str]] = []
     for fault in error.errors(include_url=False):
-        where = pointer + "".join(f"/{_escaped(step)}" for step in fault["loc"])
+        steps = _steps(fault["loc"], fault["type"], given)
+        where = pointer + "".join(f"/{_escaped(step)}" for step in steps)
         code = _CODES.get(fault["type"], fault["type"])
-        message = fault["msg"].removeprefix("Value error, ")
-        if fault["type"] == "extra_forbidden":
-            name = str(fault["loc"][-1])
-            message = f"Unknown field `{name}`." + nearest(name, _fields_at(model, fault["loc"][:-1]))
-        elif fault["type"] == "missing":
-            message = f"`{fault['loc'][-1]}` is required."
+        message = _sentence(model, fault)
+        if found and found[-1][0] == where and given is not None:
+            _, code, said = found.pop()
+            message = said if message in said else f"{said}, or {message}"
         found.append((where, code, message))
     return tuple(found)
+
+
+def _steps(path: tuple[int | str, ...], kind: str, given: object) -> tuple[int | str, ...]:
+    """Return the steps of a fault's path that stand in the document."""
+    if given is None:
+        return path
+    steps: list[int | str] = []
+    here = given
+    for number, step in enumerate(path):
+        is_member = (isinstance(here, dict) and step in here) or (
+            isinstance(here, list) and isinstance(step, int) and step < len(here)
+        )
+        if is_member:
+            here = here[step]  # type: ignore[index]  # a member, as just seen
+            steps.append(step)
+        elif kind == "missing" and number == len(path) - 1:
+            steps.append(step)
+    return tuple(steps)
+
+
+def _sentence(model: type[BaseModel], fault: Any) -> str:
+    kind, path = fault["type"], fault["loc"]
+    if kind == "extra_forbidden":
+        name = str(path[-1])
+        return f"Unknown field `{name[:80]}`." + nearest(name, _fields_at(model, path[:-1]))
+    if kind == "missing":
+        return f"`{path[-1]}` is required."
+    if kind in ("enum", "literal_error") and isinstance(fault["input"], str):
+        known = re.findall(r"'([^']*)'", fault["ctx"]["expected"])
+        return f"`{fault['input'][:80]}` is not known here." + nearest(fault["input"], known)
+    return _MESSAGES.get(kind, str(fault["msg"]).removeprefix("Value error, "))
 
 
 def _escaped(step: object) -> str:

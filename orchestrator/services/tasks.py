@@ -17,7 +17,7 @@ from orchestrator.doorbell import ring
 from orchestrator.envelope.types import Envelope as EnvelopeValue
 from orchestrator.envelope.validate import read_envelope
 from orchestrator.lifecycle import TASK_MOVES, AttemptState, Cause, TaskState, is_terminal
-from orchestrator.models import Task
+from orchestrator.models import Group, Task
 from orchestrator.placement.types import Decision as DecisionValue
 from orchestrator.services.cancelling import ask_to_cancel, end_unsent, open_attempts
 from orchestrator.services.envelopes import Understood, keep_envelope, understand
@@ -86,6 +86,7 @@ def submit_task(
 def _create(
     user: AbstractBaseUser, wanted: TaskInput, understood: Understood, *, actor: str, now: datetime
 ) -> Submitted:
+    group = _group_of(user, wanted)
     envelope = keep_envelope(understood.envelope, user_id=user.pk, now=now)
     spec = dict(stored(wanted))
     task = Task.objects.create(
@@ -97,6 +98,7 @@ def _create(
         state=TaskState.ACCEPTED.value,
         spec=spec,
         envelope=envelope,
+        group=group,
         client_ref=wanted.client_ref,
         kind=kind_of(spec),
         created_at=now,
@@ -107,6 +109,15 @@ def _create(
     record(placed.happenings, now=now)
     _hand_out(placed)
     return Submitted(task, placed, understood)
+
+
+def _group_of(user: AbstractBaseUser, wanted: TaskInput) -> Group | None:
+    if wanted.group is None:
+        return None
+    group = Group.objects.filter(handle=wanted.group, user_id=user.pk).first()
+    if group is None:
+        raise NotFound(f"No group {wanted.group!r}.", pointer="/group")
+    return group
 
 
 def _hand_out(placed: Placed) -> None:

@@ -1,4 +1,4 @@
-"""The OpenAPI 3.1 document, made from the registry of skills and the resources: what is not there is not served."""
+"""The OpenAPI 3.1 document, made from the registry of skills and the resources: nothing else is served."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -185,7 +185,7 @@ def _shared_parameters() -> Json:
         "IdempotencyKey": {
             "name": "Idempotency-Key",
             "in": "header",
-            "description": "Same key and body: the first answer again. Same key, other body: 422. In flight: 409.",
+            "description": "Same key and body: the first answer again; other body: 422; in flight: 409.",
             "schema": {"type": "string", "pattern": "^[\\x21-\\x7e]{1,200}$"},
         },
         "Full": _query("full", "1 = everything, however long; else at most 16 KiB.", {"enum": ["0", "1"]}),

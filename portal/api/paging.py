@@ -103,7 +103,7 @@ def newest_first(rows: QuerySet[Any], query: QueryDict, limit: int) -> Page:
     cursor = query.get("cursor")
     if cursor:
         handle = decode(cursor)
-        last = rows.model._default_manager.filter(handle=handle).values_list("pk", flat=True).first()
+        last = rows.model.objects.filter(handle=handle).values_list("pk", flat=True).first()
         # A row that was pruned meanwhile still has its place by its handle, which sorts by time.
         rows = rows.filter(handle__lt=handle) if last is None else rows.filter(pk__lt=last)
     found: list[Model] = list(rows.order_by("-pk")[: limit + 1])

@@ -3,19 +3,19 @@
 import json
 import logging
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from django.conf import settings
-from django.core.exceptions import PermissionDenied
-from django.http import Http404, HttpRequest, HttpResponse
+from django.core.exceptions import PermissionDenied, RequestDataTooBig
+from django.http import Http404, HttpRequest, HttpResponse, UnreadablePostError
 from django.http.response import HttpResponseBase
 from django.views import defaults
 from rest_framework import exceptions
 
 from portal.tokens import Unauthenticated
-from providers.errors import FacetError, InvalidInput, NotAuthorized, NotFound, RateLimited
+from providers.errors import FacetError, InvalidInput, NotAuthorized, NotFound
 
 _log = logging.getLogger(__name__)
 
@@ -193,7 +193,7 @@ def respond(error: FacetError) -> HttpResponse:
 
 
 def answer_exception(error: Exception, context: Mapping[str, Any]) -> HttpResponse:
-    """Answer whatever a view raised; what nobody expected is logged under an incident id and told no more of."""
+    """Answer whatever a view raised; what nobody expected is logged, and only its incident id is told."""
     view = context.get("view")
     allowed = ", ".join(getattr(view, "allowed_methods", ()))
     response = respond(translated(error, allowed=allowed))
@@ -204,25 +204,41 @@ def answer_exception(error: Exception, context: Mapping[str, Any]) -> HttpRespon
 
 def translated(error: Exception, *, allowed: str = "") -> FacetError:
     """Return any exception as one of ours."""
-    match error:
-        case FacetError():
-            return error
-        case exceptions.NotAuthenticated() | exceptions.AuthenticationFailed():
-            return Unauthenticated("This needs a bearer token or a signed-in session.", reason="no_token")
-        case exceptions.MethodNotAllowed():
-            return MethodNotAllowed(f"{error.args[0]} is not allowed here; allowed: {allowed}.")
-        case exceptions.UnsupportedMediaType():
-            return UnsupportedMediaType(str(error.detail))
-        case exceptions.PermissionDenied() | PermissionDenied():
-            text = str(getattr(error, "detail", error))
-            return CsrfFailed(text) if text.startswith("CSRF") else NotAuthorized(text or "Not permitted.")
-        case exceptions.NotFound() | Http404():
-            return NotFound("There is no such route or object.")
-        case exceptions.Throttled():
-            return RateLimited(str(error.detail), retry_after_s=error.wait or 1)
-        case exceptions.ParseError():
-            return MalformedJson(str(error.detail))
+    if isinstance(error, FacetError):
+        return error
+    for kinds, made in _FRAMEWORK:
+        if isinstance(error, kinds):
+            return made(error, allowed)
     return _unexpected(error)
+
+
+def _refused(error: Any, _allowed: str) -> FacetError:
+    text = str(getattr(error, "detail", error))
+    return CsrfFailed(text) if text.startswith("CSRF") else NotAuthorized(text or "Not permitted.")
+
+
+_FRAMEWORK: Sequence[tuple[tuple[type[Exception], ...], Callable[[Any, str], FacetError]]] = (
+    (
+        (exceptions.NotAuthenticated, exceptions.AuthenticationFailed),
+        lambda _error, _allowed: Unauthenticated(
+            "This needs a bearer token or a signed-in session.", reason="no_token"
+        ),
+    ),
+    (
+        (exceptions.MethodNotAllowed,),
+        lambda _error, allowed: MethodNotAllowed(f"This method is not allowed here; allowed: {allowed}."),
+    ),
+    ((exceptions.PermissionDenied, PermissionDenied), _refused),
+    (
+        (exceptions.NotFound, Http404),
+        lambda _error, _allowed: NotFound("There is no such route or object."),
+    ),
+    (
+        (exceptions.APIException, RequestDataTooBig, UnreadablePostError),
+        lambda error, _allowed: StrangeRequest(str(error)),
+    ),
+)
+"""What Django and its REST framework raise, and what it is in our words."""
 
 
 def _unexpected(error: Exception) -> FacetError:
@@ -232,7 +248,7 @@ def _unexpected(error: Exception) -> FacetError:
 
 
 def _is_api(request: HttpRequest) -> bool:
-    return request.path_info.startswith(API)
+    return f"{request.path_info}/".startswith(API)
 
 
 def strange_request(request: HttpRequest, exception: Exception) -> HttpResponseBase:

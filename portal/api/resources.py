@@ -74,9 +74,12 @@ class Resource:
 
     def check_state(self, query: QueryDict) -> None:
         """Refuse a state that these objects never have."""
-        for word in words(query, "state") if self.states is not None else ():
-            if word not in self.states:
-                text = f"No state `{word[:60]}`." + nearest(word[:60], self.states or ())
+        known = self.states
+        if known is None:
+            return
+        for word in words(query, "state"):
+            if word not in known:
+                text = f"No state `{word[:60]}`." + nearest(word[:60], known)
                 raise bad_parameter("state", "unknown_state", text)
 
 

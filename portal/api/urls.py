@@ -1,4 +1,4 @@
-"""Every route under /api/v1, made from the registry and the resources; a trailing slash is welcome, never needed."""
+"""Every route under /api/v1, from registry and resources; a trailing slash is welcome, never needed."""
 
 from collections.abc import Callable
 from typing import Any
