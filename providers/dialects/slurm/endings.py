@@ -5,7 +5,7 @@ Source: sacct(1) ExitCode and State; slurm_errno for Slurm's own pseudo signals 
 
 from typing import Final
 
-from providers.dialects.slurm.script import ENVIRONMENT_EXIT, WORKDIR_EXIT
+from providers.dialects.body import ENVIRONMENT_EXIT, WORKDIR_EXIT
 from providers.dialects.slurm.units import read_exit_code
 from providers.dialects.slurm.words import cancelled_by
 from providers.types import JobState
