@@ -23,6 +23,12 @@ ENVIRONMENT_EXIT: Final = 122
 KEY_PATTERN: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}", re.ASCII)
 """A submit key: it is a job name in comma-separated lists, part of a comment and of file names."""
 
+_EXITS: Final[dict[int, str]] = {
+    WORKDIR_EXIT: "The working directory could not be entered on the compute node; the work never began.",
+    ENVIRONMENT_EXIT: "The environment (module, conda or script) could not be set up; the work never began.",
+    126: "The program is there but cannot be executed (exit code 126).",
+    127: "The program was not found on the compute node (exit code 127).",
+}
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _NO_PATH = re.compile(r"[\x00-\x1f\x7f\x85\u2028\u2029]")
@@ -102,6 +108,13 @@ def quote(text: str) -> str:
         return shell_quote(text)
     escaped = text.replace("\\", "\\\\").replace("'", "\\'")
     return "$'" + _CONTROL.sub(lambda match: f"\\{ord(match[0]):03o}", escaped) + "'"
+
+
+def explain_exit(code: int | None) -> str:
+    """Return a sentence on the exit code of a program that failed; None: it is not known."""
+    if code is None:
+        return "The program failed; its exit code is not known yet."
+    return _EXITS.get(code, f"The program ended with exit code {code}.")
 
 
 # --- before the work ------------------------------------------------------------------------------
