@@ -203,7 +203,7 @@ class ProfileDocument(Frozen):
     system: Slug
     name: str = Field(min_length=1, max_length=80)
     centre: str = Field("", max_length=80)
-    dialect: Literal["slurm"] = "slurm"
+    dialect: Literal["slurm", "machine"] = "slurm"
     architecture: Literal["x86_64", "aarch64", "ppc64le"]
     workdir: str = Field("{home}/facet", pattern=r"^(/|\{home\})[^\n\r\x00]*$")
     """Where job folders go; {home}, {user} and {account} are filled in."""

@@ -3,10 +3,11 @@
 from collections.abc import Callable, Mapping
 
 from providers.contracts import Dialect
+from providers.dialects.machine.dialect import MachineDialect
 from providers.dialects.slurm.dialect import SlurmDialect
 from providers.errors import InvalidInput
 
-DIALECTS: Mapping[str, Callable[[], Dialect]] = {"slurm": SlurmDialect}
+DIALECTS: Mapping[str, Callable[[], Dialect]] = {"slurm": SlurmDialect, "machine": MachineDialect}
 
 
 def dialect(name: str) -> Dialect:

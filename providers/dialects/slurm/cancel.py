@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from providers.dialects.slurm.directives import checked_key
+from providers.dialects.body import checked_key
 from providers.errors import InvalidInput
 from providers.types import Batch, BatchReply, Exec, JobRef, Reply
 

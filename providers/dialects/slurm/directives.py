@@ -9,11 +9,9 @@ Source: sbatch(1) of 20.11 to 25.11; filename patterns as in its section "filena
 import re
 from typing import Final
 
+from providers.dialects.body import absolute, checked_key
 from providers.errors import InvalidInput
 from providers.types import JobRequest
-
-KEY_PATTERN: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}", re.ASCII)
-"""A submit key: it is a job name in comma-separated lists, part of a comment and of file names."""
 
 _WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+@:-]*", re.ASCII)
 _WORDS = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+@:,-]*", re.ASCII)
@@ -57,29 +55,6 @@ def directives(job: JobRequest) -> list[str]:
     lines.append(f"--output={_pattern(job.stdout_path, field='stdout_path')}")
     lines.append(f"--error={_pattern(job.stderr_path, field='stderr_path')}")
     return lines
-
-
-def checked_key(key: str) -> str:
-    """Return the key.
-
-    Raises:
-        InvalidInput: it could not be a job name, or not be looked up by one.
-    """
-    return _matching(KEY_PATTERN, key, field="submit_key")
-
-
-def absolute(path: str, *, field: str) -> str:
-    """Return the path.
-
-    Raises:
-        InvalidInput: it is relative, or a directive cannot hold it.
-    """
-    if not path.startswith("/") or _CONTROL.search(path) or '"' in path or "\\" in path:
-        raise InvalidInput(
-            f"{field} must be an absolute path without quotes, backslashes or control characters",
-            problems=((f"/{field}", "path", f"cannot be used in a batch script: {path[:200]!r}"),),
-        )
-    return path
 
 
 def walltime(seconds: int) -> str:

@@ -5,7 +5,7 @@ Source: sacct(1) ExitCode and State; slurm_errno for Slurm's own pseudo signals 
 
 from typing import Final
 
-from providers.dialects.slurm.script import ENVIRONMENT_EXIT, WORKDIR_EXIT
+from providers.dialects.body import explain_exit
 from providers.dialects.slurm.units import read_exit_code
 from providers.dialects.slurm.words import cancelled_by
 from providers.types import JobState
@@ -13,12 +13,6 @@ from providers.types import JobState
 _OWN_CODE: Final = frozenset({JobState.COMPLETED, JobState.FAILED, JobState.OUT_OF_MEMORY})
 """Ends in which the exit code is the program's; elsewhere Slurm prints 0:0 or 1:0 whatever it did."""
 
-_EXITS: Final[dict[int, str]] = {
-    WORKDIR_EXIT: "The working directory could not be entered on the compute node; the work never began.",
-    ENVIRONMENT_EXIT: "The environment (module, conda or script) could not be set up; the work never began.",
-    126: "The program is there but cannot be executed (exit code 126).",
-    127: "The program was not found on the compute node (exit code 127).",
-}
 _WORDS: Final[dict[str, str]] = {
     "BOOT_FAIL": "A node could not be booted for the job.",
     "DEADLINE": "The job could not end before its deadline.",
@@ -69,13 +63,7 @@ def explain_ending(state: JobState, word: str, *, code: int | None, signal: int 
         return _SIGNALS.get(signal, f"The program was ended by signal {signal}.")
     if not started:
         return "The job failed before it could start; nothing was run."
-    return _explain_exit(code)
-
-
-def _explain_exit(code: int | None) -> str:
-    if code is None:
-        return "The program failed; its exit code is not known yet."
-    return _EXITS.get(code, f"The program ended with exit code {code}.")
+    return explain_exit(code)
 
 
 def _explain_cancelled(uid: int | None) -> str:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from providers.dialects.slurm.directives import checked_key
+from providers.dialects.body import checked_key
 from providers.dialects.slurm.rows import (
     ACCOUNTING_FORMAT,
     FIELD,

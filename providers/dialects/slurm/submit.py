@@ -10,7 +10,7 @@ import json
 import re
 from typing import Final
 
-from providers.dialects.slurm.directives import absolute
+from providers.dialects.body import absolute
 from providers.dialects.slurm.refusals import find_refusal, is_doubtful
 from providers.dialects.slurm.script import render_script
 from providers.types import Batch, BatchReply, Exec, JobRequest, MakeDirs, Operation, Reply, SubmitResult

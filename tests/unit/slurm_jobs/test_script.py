@@ -10,7 +10,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from providers.dialects.slurm.script import ENVIRONMENT_EXIT, WORKDIR_EXIT, quote, render_script, split_script
+from providers.dialects.body import ENVIRONMENT_EXIT, WORKDIR_EXIT, quote, split_script
+from providers.dialects.slurm.script import render_script
 from providers.errors import InvalidInput
 from providers.types import JobRequest
 

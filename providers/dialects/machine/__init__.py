@@ -1,0 +1,1 @@
+"""How a host without a scheduler speaks: a small queue of its own, kept in files by a shipped program."""
