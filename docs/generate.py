@@ -104,7 +104,7 @@ def states() -> str:
         _prose(
             "The same table guards every move in Python and, as a trigger, in the database. A state that is "
             "`final` is never left. `unknown` means that an attempt cannot be seen now: it is not an end, "
-            "and never by itself a reason to run the work again. Groups and transfers have their tables already; "
+            "and never by itself a reason to run the work again. Groups and transfers have tables already; "
             "no skill makes them yet."
         ),
         *blocks,
@@ -268,8 +268,9 @@ def commands() -> str:
         "run.py and portal/management/commands/",
         f"```text\n{usage}\n```",
         _prose(
-            "`demo`, `up` and `manage` read the [environment variables](environment.md); `test` reads `DATA_DIR`, "
-            "`DATABASE_URL` and `REDIS_URL`. `PORT` and `DATA_DIR` let several copies run side by side."
+            "`demo`, `up` and `manage` read the [environment variables](environment.md); `test` reads "
+            "`DATA_DIR`, `DATABASE_URL` and `REDIS_URL`. `PORT` and `DATA_DIR` let several copies run "
+            "side by side."
         ),
         "## Django's command line",
         _prose(
