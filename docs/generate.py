@@ -265,7 +265,7 @@ def commands() -> str:
         rows.append((f"`{words}`", load_command_class("portal", path.stem).help))
     return _page(
         "Commands",
-        "run.py and portal/management/commands/",
+        "portal/management/commands/ and run.py",
         f"```text\n{usage}\n```",
         _prose(
             "`demo`, `up` and `manage` read the [environment variables](environment.md); `test` reads "
