@@ -111,29 +111,29 @@ def _releases(running: Iterable[RunningShare], end_of: EndOf) -> dict[str, list[
 
 def _shared_steps(node: NodeView, releases: list[_Release], unseen_s: int) -> list[tuple[int, int, int, int]]:
     """Return a shared node's free resources: what is free, then what each job gives back, at last all."""
-    totals = (node.cpus, memory_of(node.memory_mib), node.gpus)
+    all_cpus, all_memory_mib, all_gpus = node.cpus, memory_of(node.memory_mib), node.gpus
     cpus, memory_mib, gpus = 0, 0, 0
     if node.is_usable:
         cpus, memory_mib, gpus = node.cpus_free, memory_of(node.memory_free_mib), node.gpus_free
-    steps = [(0, *_within(cpus, memory_mib, gpus, totals))]
-    for end_s, cpus_back, memory_back_mib, gpus_back in sorted(releases):
+    returns = [(0, 0, 0, 0), *sorted(releases)] if len(releases) > 1 else [(0, 0, 0, 0), *releases]
+    steps: list[tuple[int, int, int, int]] = []
+    for end_s, cpus_back, memory_back_mib, gpus_back in returns:
         cpus, memory_mib, gpus = cpus + cpus_back, memory_mib + memory_back_mib, gpus + gpus_back
-        step = (max(end_s, 1), *_within(cpus, memory_mib, gpus, totals))
-        if step[0] == steps[-1][0]:
+        at_s = max(end_s, 1) if steps else 0
+        if steps and at_s == steps[-1][0]:
             steps.pop()
-        steps.append(step)
-    if cpus < totals[0] or memory_mib < totals[1] or gpus < totals[2]:
+        steps.append(
+            (
+                at_s,
+                max(0, min(cpus, all_cpus)),
+                max(0, min(memory_mib, all_memory_mib)),
+                max(0, min(gpus, all_gpus)),
+            )
+        )
+    if cpus < all_cpus or memory_mib < all_memory_mib or gpus < all_gpus:
         back_s = RETURN_S if not releases and not node.is_usable else unseen_s
-        steps.append((max(back_s, steps[-1][0] + 1), *totals))
+        steps.append((max(back_s, steps[-1][0] + 1), all_cpus, all_memory_mib, all_gpus))
     return steps
-
-
-def _within(cpus: int, memory_mib: int, gpus: int, totals: tuple[int, int, int]) -> tuple[int, int, int]:
-    return (
-        max(0, min(cpus, totals[0])),
-        max(0, min(memory_mib, totals[1])),
-        max(0, min(gpus, totals[2])),
-    )
 
 
 def _whole_steps(node: NodeView, releases: list[_Release], unseen_s: int) -> list[tuple[int, int, int, int]]:

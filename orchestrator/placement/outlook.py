@@ -173,24 +173,27 @@ def ends_of(record: ResourceRecord, at: datetime, model: PlacementModel) -> tupl
     def used(user: str | None, elapsed_frac: float) -> float:
         return model.limit_fraction(record.system, record.partition, user, elapsed_frac)
 
-    return _EndOf(at, record, lambda _user, _elapsed: 1.0), _EndOf(at, record, used)
+    return _EndOf(at, record, None), _EndOf(at, record, used)
 
 
 @dataclass(frozen=True, slots=True)
 class _EndOf:
-    """When a running job ends, seconds from now: its limit, or the share of it that such jobs use."""
+    """When a running job ends, seconds from an instant: its limit, or the share of it that such jobs use."""
 
-    now: datetime
+    at: datetime
     record: ResourceRecord
-    used_frac: Callable[[str | None, float], float]
+    used_frac: Callable[[str | None, float], float] | None
+    """None: the whole limit."""
 
     def __call__(self, share: RunningShare) -> int:
         limit_s = limit_of(share.walltime_s, self.record)
         elapsed_s = 0
         if share.start_at is not None:
-            elapsed_s = max(0, int((self.now - share.start_at).total_seconds()))
+            elapsed_s = max(0, int((self.at - share.start_at).total_seconds()))
         if elapsed_s >= limit_s:
             return PAST_END_S
+        if self.used_frac is None:
+            return max(PAST_END_S, limit_s - elapsed_s)
         used = self.used_frac(share.user, elapsed_s / limit_s)
         return max(PAST_END_S, int(limit_s * used) - elapsed_s)
 

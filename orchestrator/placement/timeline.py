@@ -9,7 +9,6 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush, heapreplace
-from itertools import pairwise
 from typing import Protocol, Self
 
 FOREVER = 10 * 366 * 86_400
@@ -59,7 +58,7 @@ class NodeSteps:
         self.cpus = [step[1] for step in steps]
         self.memory_mib = [step[2] for step in steps]
         self.gpus = [step[3] for step in steps]
-        self.is_rising = _is_rising(self.cpus) and _is_rising(self.memory_mib) and _is_rising(self.gpus)
+        self.is_rising = all(free == sorted(free) for free in (self.cpus, self.memory_mib, self.gpus))
         """Free resources only grow: the first start is the same for every duration."""
         self.version = 0
 
@@ -77,7 +76,7 @@ class NodeSteps:
         """Return the first start at or after `after_s` of a window that is free all along."""
         times, free_cpus, free_memory, free_gpus = self.times, self.cpus, self.memory_mib, self.gpus
         last = len(times) - 1
-        index = bisect_right(times, after_s) - 1
+        index = bisect_right(times, after_s) - 1 if after_s else 0
         start = -1
         while index <= last:
             if free_gpus[index] >= gpus and free_cpus[index] >= cpus and free_memory[index] >= memory_mib:
@@ -116,10 +115,6 @@ class NodeSteps:
             column.insert(index + 1, column[index])
         self.times.insert(index + 1, at_s)
         return index + 1
-
-
-def _is_rising(free: list[int]) -> bool:
-    return all(now <= later for now, later in pairwise(free))
 
 
 _Key = tuple[frozenset[int] | None, int, int, int, int]
@@ -220,6 +215,7 @@ class NodeTimelines:
         Afterwards `starts` holds, for every seen node, its first start at or after some instant up to
         `at_s`, and for at least the needed number of nodes where there are so many.
         """
+        nodes = self.nodes
         free: list[int] = []
         for _, index, _ in seen:
             if starts[index] < at_s:
@@ -228,12 +224,13 @@ class NodeTimelines:
                 free.append(index)
         while heap and len(free) < need.nodes and (len(starts) < need.nodes or heap[0][0] <= at_s):
             bound, index, version = heap[0]
-            if version != self.nodes[index].version:
-                start = self._start(index, need, duration_s, 0)
-                if start < FOREVER:
-                    heapreplace(heap, (start, index, self.nodes[index].version))
-                else:
+            node = nodes[index]
+            if version != node.version:
+                start = node.earliest(need.cpus, need.memory_mib, need.gpus, duration_s)
+                if start is None or start >= FOREVER:
                     heappop(heap)
+                else:
+                    heapreplace(heap, (start, index, node.version))
                 continue
             heappop(heap)
             seen.append((bound, index, version))
@@ -252,40 +249,41 @@ class NodeTimelines:
         heap = self._heaps.get(key)
         if heap is None:
             heap = self._derived(key)
-            heapify(heap)
-            if len(self._heaps) >= self._max_heaps:
-                del self._heaps[next(iter(self._heaps))]
-            self._heaps[key] = heap
+            self._remember(key, heap)
         return heap
 
     def _derived(self, key: _Key) -> list[_Bound]:
-        """Return bounds for a new kind of request, from a smaller one where there is one.
+        """Return bounds for a new kind of request, from a shorter one of the same size.
 
-        Where only the duration grew, the bound of a node whose free resources only grow is exact still.
+        On a node whose free resources only grow, a start for one duration is the start for every other, so
+        its bound stays exact.
         """
-        parent, nodes, kinds = self._parent(key), self.nodes, key[0]
-        if parent is None:
-            return [(0, i, -1) for i, node in enumerate(nodes) if kinds is None or node.kind in kinds]
-        bounds = self._heaps[parent]
-        if parent[:4] == key[:4]:
-            return [(bound, i, version if nodes[i].is_rising else -1) for bound, i, version in bounds]
-        return [(bound, index, -1) for bound, index, _ in bounds]
+        parent, nodes = self._parent(key), self.nodes
+        bounds = self._instants(key) if parent is None else self._heaps[parent]
+        return [(bound, i, version if nodes[i].is_rising else -1) for bound, i, version in bounds]
 
     def _parent(self, key: _Key) -> _Key | None:
-        """Return the most demanding request known that asks for no more than this one."""
-        best: _Key | None = None
-        kinds, gpus, cpus, memory_mib, duration_s = key
-        for other in self._heaps:
-            if (
-                other[1] <= gpus
-                and other[2] <= cpus
-                and other[3] <= memory_mib
-                and other[4] <= duration_s
-                and other[0] == kinds
-                and (best is None or other[1:] > best[1:])
-            ):
-                best = other
-        return best
+        """Return the longest request known that is of the same size and no longer than this one."""
+        shorter = [other for other in self._heaps if other[:4] == key[:4] and other[4] <= key[4]]
+        return max(shorter, key=lambda other: other[4], default=None)
+
+    def _instants(self, key: _Key) -> list[_Bound]:
+        """Return when each node first has the resources of a request free for an instant; remembered."""
+        kinds, gpus, cpus, memory_mib, _ = key
+        found = []
+        for index, node in enumerate(self.nodes):
+            if kinds is None or node.kind in kinds:
+                start = node.earliest(cpus, memory_mib, gpus, 0)
+                if start is not None:
+                    found.append((start, index, node.version))
+        self._remember((*key[:4], 0), found.copy())
+        return found
+
+    def _remember(self, key: _Key, heap: list[_Bound]) -> None:
+        heapify(heap)
+        if len(self._heaps) >= self._max_heaps:
+            del self._heaps[next(iter(self._heaps))]
+        self._heaps[key] = heap
 
 
 class NodeCounts:
