@@ -1,5 +1,7 @@
 """Plans and digests of one set of records, computed once and shared by every decision made on them.
 
+Outlooks come from a `PlanStore`, which may outlive this cache and serve others.
+
 Choices made meanwhile are reserved here, so that each task of a group is planned behind the ones before it.
 """
 
@@ -9,9 +11,11 @@ from decimal import Decimal
 
 from federation.types import NodeView, ResourceRecord
 from orchestrator.placement import trace
-from orchestrator.placement.capacity import Layout, NodeKind, node_kinds
+from orchestrator.placement.capacity import Layout, NodeKind
 from orchestrator.placement.model import PlacementModel
-from orchestrator.placement.plan import PartitionPlan, build_plan
+from orchestrator.placement.outlook import Outlook
+from orchestrator.placement.plan import PartitionPlan, plan_on
+from orchestrator.placement.store import PlanStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,16 +31,16 @@ class Commitment:
 
 
 class PlanCache:
-    """Plans of one instant, memoized by the identity of the queue and nodes they were made from.
+    """Plans of one set of records; it keeps them alive, so identities stay unique.
 
-    Use one cache for one set of records and one `now`; it keeps them alive, so identities stay unique.
-    Own choices reserved here delay, count and cost for every later question to the same cache.
+    Own choices reserved here delay, count and cost for every later question to the same cache, and for no
+    other: the outlooks of the store are never changed.
     """
 
-    def __init__(self) -> None:
-        """Start with no plan and no commitment."""
-        self._plans: dict[tuple[object, ...], PartitionPlan] = {}
-        self._kinds: dict[int, tuple[tuple[NodeView, ...], tuple[NodeKind, ...]]] = {}
+    def __init__(self, store: PlanStore | None = None) -> None:
+        """Start with no commitment, on the outlooks of a store; None = a store of its own."""
+        self._store = store or PlanStore()
+        self._plans: dict[tuple[object, ...], tuple[Outlook, PartitionPlan]] = {}
         self._commitments: list[Commitment] = []
         self._models: dict[int, tuple[PlacementModel, str]] = {}
         self._records: dict[int, tuple[ResourceRecord, str]] = {}
@@ -44,30 +48,26 @@ class PlanCache:
 
     def kinds_of(self, nodes: tuple[NodeView, ...]) -> tuple[NodeKind, ...]:
         """Return the kinds of a tuple of nodes, computed once."""
-        found = self._kinds.get(id(nodes))
-        if found is None:
-            found = self._kinds[id(nodes)] = (nodes, node_kinds(nodes))
-        return found[1]
+        return self._store.kinds_of(nodes)
 
     def plan_of(self, record: ResourceRecord, *, now: datetime, model: PlacementModel) -> PartitionPlan:
-        """Return the plan of a record's partition with every commitment made there."""
+        """Return this user's plan of a record's partition with every commitment made there."""
+        outlook = self._store.outlook_of(record, now=now, model=model)
+        limits = record.limits
         key = (
-            record.system,
-            record.partition,
-            id(record.queue),
-            id(record.nodes),
-            record.own_priority,
+            id(outlook),
             record.user,
-            record.limits,
-            record.maintenance,
-            record.is_exclusive,
+            limits.max_running_jobs,
+            limits.running_jobs,
+            limits.max_gpus_per_user,
+            limits.gpus_in_use,
             now,
-            id(model),
         )
-        plan = self._plans.get(key)
-        if plan is None:
-            self.digest_of(model)
-            plan = self._plans[key] = build_plan(record, now=now, model=model)
+        found = self._plans.get(key)
+        if found is None:
+            plan = plan_on(outlook, record, now=now, model=model)
+            found = self._plans[key] = (outlook, plan)
+        plan = found[1]
         for commitment in self._commitments[plan.reserved :]:
             if (commitment.system, commitment.partition) == (record.system, record.partition):
                 plan.reserve(commitment.layout, commitment.runtime_s)

@@ -39,27 +39,32 @@ def build_nodes(
     *,
     now: datetime,
     running: Iterable[RunningShare],
-    end_of: EndOf,
-) -> NodeTimelines:
-    """Return the partition node by node, the busiest first so that gaps are filled before idle nodes."""
+    ends: Iterable[EndOf],
+) -> list[NodeTimelines]:
+    """Return the partition node by node, the busiest first so that gaps are filled before idle nodes.
+
+    One picture for each way of telling when a running job ends.
+    """
     index_of = {(k.cpus, k.memory_mib, k.gpus, k.gpu_type, k.gpu_memory_mib): k.index for k in kinds}
-    releases = _releases(running, end_of)
     up = sorted(
-        (node for node in record.nodes if node.is_up),
-        key=lambda node: (index_of[kind_key(node)], node.gpus_free, node.cpus_free, node.name),
+        ((index_of[kind_key(node)], node) for node in record.nodes if node.is_up),
+        key=lambda each: (each[0], each[1].gpus_free, each[1].cpus_free, each[1].name),
     )
     unseen_s = record.max_walltime_s or UNSEEN_S
-    timelines = []
-    for node in up:
-        if record.is_exclusive:
-            steps = _whole_steps(node, releases.get(node.name, []), unseen_s)
-        else:
-            steps = _shared_steps(node, releases.get(node.name, []), unseen_s)
-        timeline = NodeSteps(index_of[kind_key(node)], steps)
-        for start_s, end_s in _closures(record, node.name, now):
-            timeline.close(start_s, end_s)
-        timelines.append(timeline)
-    return NodeTimelines(timelines, is_exclusive=record.is_exclusive)
+    steps_of = _whole_steps if record.is_exclusive else _shared_steps
+    jobs = tuple(running)
+    pictures = []
+    for end_of in ends:
+        releases = _releases(jobs, end_of)
+        nodes = [
+            NodeSteps(index, steps_of(node, releases.get(node.name, []), unseen_s)) for index, node in up
+        ]
+        if record.maintenance:
+            for (_, node), timeline in zip(up, nodes, strict=True):
+                for start_s, end_s in _closures(record, node.name, now):
+                    timeline.close(start_s, end_s)
+        pictures.append(NodeTimelines(nodes, is_exclusive=record.is_exclusive))
+    return pictures
 
 
 def build_counts(
@@ -68,10 +73,16 @@ def build_counts(
     *,
     now: datetime,
     running: Iterable[RunningShare],
-    end_of: EndOf,
+    ends: Iterable[EndOf],
+) -> list[NodeCounts]:
+    """Return the partition as a number of free nodes over time; one picture for each way jobs end."""
+    jobs = tuple(running)
+    return [_count(record, kinds[0], now=now, releases=_releases(jobs, end_of)) for end_of in ends]
+
+
+def _count(
+    record: ResourceRecord, kind: NodeKind, *, now: datetime, releases: dict[str, list[_Release]]
 ) -> NodeCounts:
-    """Return the partition as a number of free nodes over time."""
-    releases = _releases(running, end_of)
     unseen_s = record.max_walltime_s or UNSEEN_S
     frees: dict[int, int] = {0: 0}
     for node in record.nodes:
@@ -82,7 +93,6 @@ def build_counts(
     for time_s in sorted(frees):
         count += frees[time_s]
         steps.append((time_s, count))
-    kind = kinds[0]
     whole = Need(1, kind.cpus, kind.memory_mib, kind.gpus, frozenset({kind.index}))
     counts = NodeCounts(whole, steps)
     for start_s, end_s in _closures(record, "", now):
@@ -101,31 +111,29 @@ def _releases(running: Iterable[RunningShare], end_of: EndOf) -> dict[str, list[
 
 def _shared_steps(node: NodeView, releases: list[_Release], unseen_s: int) -> list[tuple[int, int, int, int]]:
     """Return a shared node's free resources: what is free, then what each job gives back, at last all."""
-    totals = (node.cpus, memory_of(node.memory_mib), node.gpus)
-    free = (0, 0, 0)
+    all_cpus, all_memory_mib, all_gpus = node.cpus, memory_of(node.memory_mib), node.gpus
+    cpus, memory_mib, gpus = 0, 0, 0
     if node.is_usable:
-        free = (node.cpus_free, memory_of(node.memory_free_mib), node.gpus_free)
-    given_back = [sum(release[i] for release in releases) for i in (1, 2, 3)]
-    lacking = any(f + g < t for f, g, t in zip(free, given_back, totals, strict=True))
-    steps = [(0, *_within(free, totals))]
-    for end_s, cpus, memory_mib, gpus in sorted(releases):
-        free = (free[0] + cpus, free[1] + memory_mib, free[2] + gpus)
-        step = (max(end_s, 1), *_within(free, totals))
-        if step[0] == steps[-1][0]:
+        cpus, memory_mib, gpus = node.cpus_free, memory_of(node.memory_free_mib), node.gpus_free
+    returns = [(0, 0, 0, 0), *sorted(releases)] if len(releases) > 1 else [(0, 0, 0, 0), *releases]
+    steps: list[tuple[int, int, int, int]] = []
+    for end_s, cpus_back, memory_back_mib, gpus_back in returns:
+        cpus, memory_mib, gpus = cpus + cpus_back, memory_mib + memory_back_mib, gpus + gpus_back
+        at_s = max(end_s, 1) if steps else 0
+        if steps and at_s == steps[-1][0]:
             steps.pop()
-        steps.append(step)
-    if lacking:
+        steps.append(
+            (
+                at_s,
+                max(0, min(cpus, all_cpus)),
+                max(0, min(memory_mib, all_memory_mib)),
+                max(0, min(gpus, all_gpus)),
+            )
+        )
+    if cpus < all_cpus or memory_mib < all_memory_mib or gpus < all_gpus:
         back_s = RETURN_S if not releases and not node.is_usable else unseen_s
-        steps.append((max(back_s, steps[-1][0] + 1), *totals))
+        steps.append((max(back_s, steps[-1][0] + 1), all_cpus, all_memory_mib, all_gpus))
     return steps
-
-
-def _within(free: tuple[int, int, int], totals: tuple[int, int, int]) -> tuple[int, int, int]:
-    return (
-        max(0, min(free[0], totals[0])),
-        max(0, min(free[1], totals[1])),
-        max(0, min(free[2], totals[2])),
-    )
 
 
 def _whole_steps(node: NodeView, releases: list[_Release], unseen_s: int) -> list[tuple[int, int, int, int]]:

@@ -9,10 +9,14 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush, heapreplace
-from typing import Protocol
+from typing import Protocol, Self
 
 FOREVER = 10 * 366 * 86_400
 """Nothing is planned past this many seconds."""
+MAX_HEAPS = 256
+"""Kinds of request whose bounds are remembered while the queue is planned; the oldest is forgotten first."""
+MAX_SETTLED_HEAPS = 24
+"""The same once the plan is made, and is asked only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,11 +39,17 @@ class Timeline(Protocol):
     def reserve(self, need: Need, duration_s: int, *, after_s: int = 0) -> int | None:
         """Take the earliest window and return its start; None when it never fits."""
 
+    def fork(self) -> Self:
+        """Return a copy that can be reserved without changing this one."""
+
+    def settle(self) -> None:
+        """Forget most of what only helped to plan the queue; answers stay the same."""
+
 
 class NodeSteps:
     """One node: what is free from each step's time until the next, the last step lasting for ever."""
 
-    __slots__ = ("cpus", "gpus", "kind", "memory_mib", "times", "version")
+    __slots__ = ("cpus", "gpus", "is_rising", "kind", "memory_mib", "times", "version")
 
     def __init__(self, kind: int, steps: Sequence[tuple[int, int, int, int]]) -> None:
         """Take steps (time, cpus, memory, gpus) by growing time, the first at 0."""
@@ -48,7 +58,17 @@ class NodeSteps:
         self.cpus = [step[1] for step in steps]
         self.memory_mib = [step[2] for step in steps]
         self.gpus = [step[3] for step in steps]
+        self.is_rising = all(free == sorted(free) for free in (self.cpus, self.memory_mib, self.gpus))
+        """Free resources only grow: the first start is the same for every duration."""
         self.version = 0
+
+    def copy(self) -> "NodeSteps":
+        """Return the same steps at the same version, to be changed on their own."""
+        made = NodeSteps.__new__(NodeSteps)
+        made.kind, made.version, made.is_rising = self.kind, self.version, self.is_rising
+        made.times, made.cpus = self.times.copy(), self.cpus.copy()
+        made.memory_mib, made.gpus = self.memory_mib.copy(), self.gpus.copy()
+        return made
 
     def earliest(
         self, cpus: int, memory_mib: int, gpus: int, duration_s: int, after_s: int = 0
@@ -56,7 +76,7 @@ class NodeSteps:
         """Return the first start at or after `after_s` of a window that is free all along."""
         times, free_cpus, free_memory, free_gpus = self.times, self.cpus, self.memory_mib, self.gpus
         last = len(times) - 1
-        index = bisect_right(times, after_s) - 1
+        index = bisect_right(times, after_s) - 1 if after_s else 0
         start = -1
         while index <= last:
             if free_gpus[index] >= gpus and free_cpus[index] >= cpus and free_memory[index] >= memory_mib:
@@ -76,12 +96,14 @@ class NodeSteps:
             self.cpus[index] -= cpus
             self.memory_mib[index] -= memory_mib
             self.gpus[index] -= gpus
+        self.is_rising = False
         self.version += 1
 
     def close(self, start_s: int, end_s: int) -> None:
         """Leave nothing free from `start_s` until `end_s`: the node is given whole, or in maintenance."""
         for index in range(self._cut(start_s), self._cut(end_s)):
             self.cpus[index] = self.memory_mib[index] = self.gpus[index] = 0
+        self.is_rising = False
         self.version += 1
 
     def _cut(self, at_s: int) -> int:
@@ -113,6 +135,31 @@ class NodeTimelines:
         self.nodes = list(nodes)
         self.is_exclusive = is_exclusive
         self._heaps: dict[_Key, list[_Bound]] = {}
+        self._max_heaps = MAX_HEAPS
+        self._lent: set[int] = set()
+
+    def fork(self) -> "NodeTimelines":
+        """Return a copy that shares every node until it takes something from it.
+
+        This one must not be reserved any more. Bounds hold for the copy too: it only ever has less.
+        """
+        made = NodeTimelines(self.nodes, is_exclusive=self.is_exclusive)
+        made._heaps = {key: heap.copy() for key, heap in self._heaps.items()}
+        made._lent = set(range(len(self.nodes)))
+        return made
+
+    def settle(self) -> None:
+        """Forget all but the last few kinds of request; answers stay the same."""
+        self._max_heaps = MAX_SETTLED_HEAPS
+        for key in list(self._heaps)[:-MAX_SETTLED_HEAPS]:
+            del self._heaps[key]
+
+    def _own(self, index: int) -> NodeSteps:
+        """Return a node that may be changed, copied first where it is lent."""
+        if index in self._lent:
+            self._lent.discard(index)
+            self.nodes[index] = self.nodes[index].copy()
+        return self.nodes[index]
 
     def earliest(self, need: Need, duration_s: int, *, after_s: int = 0) -> int | None:
         """Return the first start at or after `after_s`; None when it never fits."""
@@ -126,10 +173,11 @@ class NodeTimelines:
             return None
         start, chosen = found
         for index in chosen:
+            node = self._own(index)
             if self.is_exclusive:
-                self.nodes[index].close(start, start + duration_s)
+                node.close(start, start + duration_s)
             else:
-                self.nodes[index].take(start, start + duration_s, need.cpus, need.memory_mib, need.gpus)
+                node.take(start, start + duration_s, need.cpus, need.memory_mib, need.gpus)
         return start
 
     def _window(self, need: Need, duration_s: int, after_s: int) -> tuple[int, list[int]] | None:
@@ -167,6 +215,7 @@ class NodeTimelines:
         Afterwards `starts` holds, for every seen node, its first start at or after some instant up to
         `at_s`, and for at least the needed number of nodes where there are so many.
         """
+        nodes = self.nodes
         free: list[int] = []
         for _, index, _ in seen:
             if starts[index] < at_s:
@@ -175,12 +224,13 @@ class NodeTimelines:
                 free.append(index)
         while heap and len(free) < need.nodes and (len(starts) < need.nodes or heap[0][0] <= at_s):
             bound, index, version = heap[0]
-            if version != self.nodes[index].version:
-                start = self._start(index, need, duration_s, 0)
-                if start < FOREVER:
-                    heapreplace(heap, (start, index, self.nodes[index].version))
-                else:
+            node = nodes[index]
+            if version != node.version:
+                start = node.earliest(need.cpus, need.memory_mib, need.gpus, duration_s)
+                if start is None or start >= FOREVER:
                     heappop(heap)
+                else:
+                    heapreplace(heap, (start, index, node.version))
                 continue
             heappop(heap)
             seen.append((bound, index, version))
@@ -198,33 +248,42 @@ class NodeTimelines:
         key = (need.kinds, need.gpus, need.cpus, need.memory_mib, duration_s)
         heap = self._heaps.get(key)
         if heap is None:
-            parent = self._parent(key)
-            if parent is None:
-                kinds = need.kinds
-                heap = [
-                    (0, i, -1) for i, node in enumerate(self.nodes) if kinds is None or node.kind in kinds
-                ]
-            else:
-                heap = [(bound, index, -1) for bound, index, _ in parent]
-            heapify(heap)
-            self._heaps[key] = heap
+            heap = self._derived(key)
+            self._remember(key, heap)
         return heap
 
-    def _parent(self, key: _Key) -> list[_Bound] | None:
-        """Return the bounds of the most demanding request known that asks for no more than this one."""
-        best: _Key | None = None
-        kinds, gpus, cpus, memory_mib, duration_s = key
-        for other in self._heaps:
-            if (
-                other[1] <= gpus
-                and other[2] <= cpus
-                and other[3] <= memory_mib
-                and other[4] <= duration_s
-                and other[0] == kinds
-                and (best is None or other[1:] > best[1:])
-            ):
-                best = other
-        return None if best is None else self._heaps[best]
+    def _derived(self, key: _Key) -> list[_Bound]:
+        """Return bounds for a new kind of request, from a shorter one of the same size.
+
+        On a node whose free resources only grow, a start for one duration is the start for every other, so
+        its bound stays exact.
+        """
+        parent, nodes = self._parent(key), self.nodes
+        bounds = self._instants(key) if parent is None else self._heaps[parent]
+        return [(bound, i, version if nodes[i].is_rising else -1) for bound, i, version in bounds]
+
+    def _parent(self, key: _Key) -> _Key | None:
+        """Return the longest request known that is of the same size and no longer than this one."""
+        shorter = [other for other in self._heaps if other[:4] == key[:4] and other[4] <= key[4]]
+        return max(shorter, key=lambda other: other[4], default=None)
+
+    def _instants(self, key: _Key) -> list[_Bound]:
+        """Return when each node first has the resources of a request free for an instant; remembered."""
+        kinds, gpus, cpus, memory_mib, _ = key
+        found = []
+        for index, node in enumerate(self.nodes):
+            if kinds is None or node.kind in kinds:
+                start = node.earliest(cpus, memory_mib, gpus, 0)
+                if start is not None:
+                    found.append((start, index, node.version))
+        self._remember((*key[:4], 0), found.copy())
+        return found
+
+    def _remember(self, key: _Key, heap: list[_Bound]) -> None:
+        heapify(heap)
+        if len(self._heaps) >= self._max_heaps:
+            del self._heaps[next(iter(self._heaps))]
+        self._heaps[key] = heap
 
 
 class NodeCounts:
@@ -235,6 +294,13 @@ class NodeCounts:
         self.node = node
         self.times = [step[0] for step in steps]
         self.free = [step[1] for step in steps]
+
+    def fork(self) -> "NodeCounts":
+        """Return a copy that can be reserved without changing this one."""
+        return NodeCounts(self.node, list(zip(self.times, self.free, strict=True)))
+
+    def settle(self) -> None:
+        """Nothing is remembered here."""
 
     def earliest(self, need: Need, duration_s: int, *, after_s: int = 0) -> int | None:
         """Return the first start at or after `after_s`; None when it never fits."""

@@ -143,7 +143,7 @@ def _bounds_never_refreshed(healthy: Any) -> Any:
 
 def _wrong_parent(_healthy: Any) -> Any:
     """Take the bounds of any known request, more demanding ones too."""
-    return lambda self, _key: next(iter(self._heaps.values()), None)
+    return lambda self, _key: next(iter(self._heaps), None)
 
 
 def _gives_up_on_wide(healthy: Any) -> Any:

@@ -1,0 +1,272 @@
+"""The forward plan of one partition: what its queue and its running jobs leave free, and when.
+
+Running jobs free their nodes when they end; eligible waiting jobs are given the earliest window in priority
+order (conservative reservations); ours comes last among equals. The plan is made twice: once as if every
+job used its whole time limit, once with the share of its limit such a job used before.
+
+An outlook is made for one instant, the one its snapshot was taken at, and serves every later decision.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from datetime import datetime
+from statistics import median_low
+from threading import Lock
+
+from federation.types import NodeView, PendingShare, ResourceRecord, RunningShare
+from orchestrator.placement.capacity import NodeKind, kind_key, node_kinds
+from orchestrator.placement.model import PlacementModel
+from orchestrator.placement.occupancy import (
+    PAST_END_S,
+    build_counts,
+    build_nodes,
+    counts_suffice,
+    memory_of,
+)
+from orchestrator.placement.timeline import Need, Timeline
+
+DEPTH = 300
+"""Waiting jobs that are planned one by one."""
+UNLIMITED_S = 30 * 86_400
+"""Taken for a job without any time limit."""
+GRAIN_S = 60
+"""Learned runtimes are rounded up to this, so that alike requests share their bounds."""
+FRESH_S = 3600
+"""A waiting job younger than this tells what priority a fresh job gets."""
+MAX_STARTS = 1024
+"""Answers an outlook remembers; all are forgotten when there are more."""
+
+
+@dataclass(slots=True)
+class Outlook:
+    """The future of one partition as all jobs of one priority see it. Times are seconds from `at`.
+
+    It never changes once it was built: a plan that reserves forks it first. Threads may ask together.
+    """
+
+    at: datetime
+    kinds: tuple[NodeKind, ...]
+    limits: Timeline
+    means: Timeline
+    ahead: int
+    """Eligible waiting jobs before ours, array tasks one by one."""
+    free_by_kind: dict[tuple[int, int, int, int], int]
+    """How many usable nodes have exactly (kind, cpus, memory, GPUs) free."""
+    is_visible: bool
+    is_exclusive: bool
+    _starts: dict[tuple[Need, int], tuple[int | None, int | None]] = field(default_factory=dict)
+    _slots: dict[Need, int] = field(default_factory=dict)
+    _asking: Lock = field(default_factory=Lock)
+    """Asking moves remembered bounds about."""
+
+    def starts(self, need: Need, duration_s: int, *, after: tuple[int, int]) -> tuple[int | None, int | None]:
+        """Return the first starts by limits and by means at or after an instant of each."""
+        key = (need, duration_s)
+        first = self._starts.get(key)
+        if first is None:
+            with self._asking:
+                first = self.limits.earliest(need, duration_s), self.means.earliest(need, duration_s)
+            if len(self._starts) >= MAX_STARTS:
+                self._starts = {}
+            self._starts[key] = first
+        in_limits, in_means = first
+        # The first start of all is the first after an instant too, unless it comes before that instant.
+        if in_limits is not None and in_limits < after[0]:
+            with self._asking:
+                in_limits = self.limits.earliest(need, duration_s, after_s=after[0])
+        if in_means is not None and in_means < after[1]:
+            with self._asking:
+                in_means = self.means.earliest(need, duration_s, after_s=after[1])
+        return in_limits, in_means
+
+    def slots(self, need: Need) -> int:
+        """Return how many requests of this size the resources that were seen free hold."""
+        found = self._slots.get(need)
+        if found is None:
+            if len(self._slots) >= MAX_STARTS:
+                self._slots = {}
+            found = self._slots[need] = self._count_slots(need)
+        return found
+
+    def _count_slots(self, need: Need) -> int:
+        per_node = 0
+        for (kind, cpus, memory_mib, gpus), count in self.free_by_kind.items():
+            if need.kinds is not None and kind not in need.kinds:
+                continue
+            each = cpus // max(need.cpus, 1)
+            if need.gpus:
+                each = min(each, gpus // need.gpus)
+            if need.memory_mib:
+                each = min(each, memory_mib // need.memory_mib)
+            alone = need.nodes > 1 or self.is_exclusive
+            per_node += count * (min(each, 1) if alone else each)
+        return per_node // need.nodes
+
+    def fork(self) -> "Outlook":
+        """Return a copy that may be reserved; nodes are shared until something is taken from them."""
+        with self._asking:
+            limits, means = self.limits.fork(), self.means.fork()
+        return Outlook(
+            at=self.at,
+            kinds=self.kinds,
+            limits=limits,
+            means=means,
+            ahead=self.ahead,
+            free_by_kind=self.free_by_kind,
+            is_visible=self.is_visible,
+            is_exclusive=self.is_exclusive,
+        )
+
+    def reserve(
+        self, need: Need, *, limit_s: int, run_s: int, after: tuple[int, int]
+    ) -> tuple[int, int] | None:
+        """Take a window from both pictures and return when both end; None when it never fits. Only on a fork."""
+        in_limits = self.limits.reserve(need, limit_s, after_s=after[0])
+        in_means = self.means.reserve(need, max(1, min(run_s, limit_s)), after_s=after[1])
+        self._starts = {}
+        if in_limits is None or in_means is None:
+            return None
+        return in_limits + limit_s, in_means + run_s
+
+
+def planned_at(record: ResourceRecord, *, now: datetime) -> datetime:
+    """Return the instant a record's outlook is made for: that of its snapshot, and never after now."""
+    return now if record.observed_at is None else min(record.observed_at, now)
+
+
+def build_outlook(
+    record: ResourceRecord, *, at: datetime, model: PlacementModel, kinds: tuple[NodeKind, ...] | None = None
+) -> Outlook:
+    """Return the future of a record's partition, seen at an instant with the user's priority.
+
+    `kinds` are those of its nodes, where they are known already.
+    """
+    kinds = node_kinds(record.nodes) if kinds is None else kinds
+    queue = record.queue if record.queue.is_visible else type(record.queue)()
+    build = build_counts if counts_suffice(record, kinds) else build_nodes
+    limits, means = build(record, kinds, now=at, running=queue.running, ends=ends_of(record, at, model))
+    jobs, ahead = jobs_ahead(queue.pending, own_priority(record, now=at), DEPTH)
+    for job in jobs:
+        need = _need_of_pending(job, kinds)
+        limit_s = limit_of(job.walltime_s, record)
+        limits.reserve(need, limit_s)
+        used = model.limit_fraction(record.system, record.partition, job.user, 0.0)
+        means.reserve(need, max(GRAIN_S, -(-int(limit_s * used) // GRAIN_S) * GRAIN_S))
+    limits.settle()
+    means.settle()
+    index_of = {(k.cpus, k.memory_mib, k.gpus, k.gpu_type, k.gpu_memory_mib): k.index for k in kinds}
+    return Outlook(
+        at=at,
+        kinds=kinds,
+        limits=limits,
+        means=means,
+        ahead=ahead,
+        free_by_kind=_free_by_kind(record.nodes, index_of, whole=record.is_exclusive),
+        is_visible=record.queue.is_visible,
+        is_exclusive=record.is_exclusive,
+    )
+
+
+def ends_of(record: ResourceRecord, at: datetime, model: PlacementModel) -> tuple["_EndOf", "_EndOf"]:
+    """Return when running jobs end: by their limits, and as such jobs did before."""
+
+    def used(user: str | None, elapsed_frac: float) -> float:
+        return model.limit_fraction(record.system, record.partition, user, elapsed_frac)
+
+    return _EndOf(at, record, None), _EndOf(at, record, used)
+
+
+@dataclass(frozen=True, slots=True)
+class _EndOf:
+    """When a running job ends, seconds from an instant: its limit, or the share of it that such jobs use."""
+
+    at: datetime
+    record: ResourceRecord
+    used_frac: Callable[[str | None, float], float] | None
+    """None: the whole limit."""
+
+    def __call__(self, share: RunningShare) -> int:
+        limit_s = limit_of(share.walltime_s, self.record)
+        elapsed_s = 0
+        if share.start_at is not None:
+            elapsed_s = max(0, int((self.at - share.start_at).total_seconds()))
+        if elapsed_s >= limit_s:
+            return PAST_END_S
+        if self.used_frac is None:
+            return max(PAST_END_S, limit_s - elapsed_s)
+        used = self.used_frac(share.user, elapsed_s / limit_s)
+        return max(PAST_END_S, int(limit_s * used) - elapsed_s)
+
+
+def limit_of(walltime_s: int | None, record: ResourceRecord) -> int:
+    """Return a job's time limit; where it has none, or one that makes no sense, the partition's."""
+    if walltime_s is not None and walltime_s > 0:
+        return walltime_s
+    return record.max_walltime_s or UNLIMITED_S
+
+
+def own_priority(record: ResourceRecord, *, now: datetime) -> int | None:
+    """Return our priority: as told, else the median of fresh waiting jobs, else of all; None = hidden."""
+    if record.own_priority is not None:
+        return record.own_priority
+    known = [job for job in record.queue.pending if job.priority is not None]
+    fresh = [
+        job for job in known if job.submit_at is not None and (now - job.submit_at).total_seconds() <= FRESH_S
+    ]
+    priorities = [job.priority for job in fresh or known if job.priority is not None]
+    return median_low(priorities) if priorities else None
+
+
+def jobs_ahead(
+    pending: Iterable[PendingShare], own: int | None, depth: int
+) -> tuple[list[PendingShare], int]:
+    """Return the eligible jobs before ours in the order they are served, at most `depth`, and their number.
+
+    Ours is last among equals. A job of unknown priority counts as equal.
+    """
+    before = [
+        job
+        for job in pending
+        if job.is_eligible and (own is None or job.priority is None or job.priority >= own)
+    ]
+
+    def order(numbered: tuple[int, PendingShare]) -> tuple[int, float, int]:
+        index, job = numbered
+        priority = job.priority if job.priority is not None else own or 0
+        submitted = job.submit_at.timestamp() if job.submit_at is not None else float("inf")
+        return -priority, submitted, index
+
+    served: list[PendingShare] = []
+    for _, job in sorted(enumerate(before), key=order):
+        served.extend([job] * min(job.count, depth - len(served)))
+        if len(served) >= depth:
+            break
+    return served, sum(max(job.count, 0) for job in before)
+
+
+def _need_of_pending(job: PendingShare, kinds: tuple[NodeKind, ...]) -> Need:
+    nodes = max(1, job.nodes)
+    of_type = None
+    if job.gpus and job.gpu_type is not None:
+        of_type = frozenset(kind.index for kind in kinds if kind.gpu_type == job.gpu_type)
+    return Need(
+        nodes, max(1, -(-job.cpus // nodes)), -(-job.memory_mib // nodes), -(-job.gpus // nodes), of_type
+    )
+
+
+def _free_by_kind(
+    nodes: Iterable[NodeView],
+    index_of: dict[tuple[int, int, int, str | None, int | None], int],
+    *,
+    whole: bool,
+) -> dict[tuple[int, int, int, int], int]:
+    counted: dict[tuple[int, int, int, int], int] = {}
+    for node in nodes:
+        if node.is_usable and node.is_up and (not whole or _is_idle(node)):
+            key = (index_of[kind_key(node)], node.cpus_free, memory_of(node.memory_free_mib), node.gpus_free)
+            counted[key] = counted.get(key, 0) + 1
+    return counted
+
+
+def _is_idle(node: NodeView) -> bool:
+    return node.is_idle or (node.cpus_free >= node.cpus and node.gpus_free >= node.gpus)
