@@ -1,0 +1,240 @@
+"""Kill parts of a running Facet at random while tasks go through it, then count what was lost or doubled.
+
+    python3 run.py manage shell -c ''            # the environment must exist
+    .venv/bin/python benchmarks/chaos.py --tasks 200 --seed 7
+
+Starts its own demo in a temporary directory, submits tasks to the emulated systems through the API, kills
+Starts its own demo in a temporary directory, submits tasks to the emulated systems by the API, kills web,
+workers, clock, PostgreSQL, Valkey and the emulated clusters' daemon with SIGKILL, and at the end compares
+"""
+
+import argparse
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+TERMINAL = {"succeeded", "failed", "cancelled"}
+PARTS = {
+    "web": "uvicorn",
+    "control worker": "control@",
+    "default worker": "default@",
+    "clock": "celery.beat",
+    "postgres": "/postgres -D",
+    "valkey": "valkey-server",
+    "sandbox daemon": "portal.demo.sandbox",
+}
+"""Words in the command line of each part's processes."""
+
+
+class Demo:
+    """A demo of its own, and the API as one researcher uses it."""
+
+    def __init__(self, place: Path, port: int) -> None:
+        self.place = place
+        self.env = {**os.environ, "PORT": str(port), "DATA_DIR": str(place)}
+        self.url = f"http://127.0.0.1:{port}/api/v1"
+        self.log = (place.parent / "demo.log").open("wb")
+        self.process = subprocess.Popen(
+            [sys.executable, str(ROOT / "run.py"), "demo"],
+            env=self.env,
+            stdin=subprocess.DEVNULL,
+            stdout=self.log,
+            stderr=self.log,
+            start_new_session=True,
+        )
+        self.token = ""
+
+    def wait_ready(self) -> None:
+        until = time.monotonic() + 180
+        while not (self.place / "demo.json").exists():
+            if self.process.poll() is not None or time.monotonic() > until:
+                sys.exit(f"the demo did not start; see {self.place.parent}/demo.log")
+            time.sleep(0.3)
+        self.token = json.loads((self.place / "demo.json").read_text())["users"][0]["token"]
+
+    def call(self, method: str, path: str, body: object = None, **headers: str) -> Any:
+        """Call the API, again and again while it is down; the idempotency key makes that safe."""
+        data = None if body is None else json.dumps(body).encode()
+        until = time.monotonic() + 180
+        while True:
+            request = urllib.request.Request(  # loopback only
+                self.url + path,
+                data,
+                {"Authorization": f"Bearer {self.token}", "Content-Type": "application/json", **headers},
+                method=method,
+            )
+            try:
+                with urllib.request.urlopen(request, timeout=60) as answer:
+                    return json.load(answer)
+            except urllib.error.HTTPError as error:
+                if error.code < 500 and error.code not in (409, 429):
+                    raise SystemExit(f"{method} {path}: {error.code} {error.read()[:500]!r}") from None
+            except (OSError, ValueError):
+                pass
+            if time.monotonic() > until:
+                raise SystemExit(f"{method} {path}: no answer for three minutes")
+            time.sleep(0.5)
+
+    def pids(self, words: str) -> list[int]:
+        found = []
+        for entry in Path("/proc").iterdir():
+            if not entry.name.isdigit():
+                continue
+            try:
+                command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+                environ = (entry / "environ").read_bytes()
+            except OSError:
+                continue
+            if words in command and (str(self.place) in command or str(self.place).encode() in environ):
+                found.append(int(entry.name))
+        return found
+
+    def kill(self, part: str) -> int:
+        pids = self.pids(PARTS[part])
+        for pid in pids:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+        return len(pids)
+
+    def stop(self) -> None:
+        self.process.send_signal(signal.SIGTERM)
+        try:
+            self.process.wait(60)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+
+
+def submit_all(demo: Demo, count: int, every_s: float, dice: random.Random) -> list[str]:
+    """Submit tasks at a steady pace, killing a random part between some of them; return the handles."""
+    handles = []
+    next_kill = time.monotonic() + dice.uniform(2, 6)
+    for number in range(count):
+        body = {
+            "name": f"chaos {number}",
+            "command": f"sleep {dice.choice([0, 1, 2, 3])}; exit {0 if number % 10 else 3}",
+            "envelope": {"gpus": number % 2, "cpus": 2, "walltime_s": 600},
+            "retry": {"max_attempts": 4},
+            "client_ref": f"chaos-{number}",
+        }
+        answer = demo.call(
+            "POST", "/skills/submit_task?wait_s=0", body, **{"Idempotency-Key": f"chaos-{number}"}
+        )
+        handles.append(answer["id"])
+        if time.monotonic() > next_kill:
+            part = dice.choice(list(PARTS))
+            print(f"  task {number}: killed {part} ({demo.kill(part)} processes)", flush=True)
+            next_kill = time.monotonic() + dice.uniform(4, 12)
+        time.sleep(every_s)
+    return handles
+
+
+def settle(demo: Demo, handles: list[str], within_s: float) -> dict[str, Any]:
+    """Wait until every task has ended; return the tasks by handle."""
+    until = time.monotonic() + within_s
+    tasks: dict[str, Any] = {}
+    while time.monotonic() < until:
+        for handle in handles:
+            if tasks.get(handle, {}).get("state") not in TERMINAL:
+                tasks[handle] = demo.call("GET", f"/tasks/{handle}")
+        open_ = [task for task in tasks.values() if task["state"] not in TERMINAL]
+        if not open_:
+            break
+        time.sleep(2)
+    return tasks
+
+
+def jobs_at_sites(demo: Demo) -> Counter[str]:
+    """Return how many jobs each submit key has in the accounting of all sites."""
+    found: Counter[str] = Counter()
+    for place in sorted((demo.place / "sandbox").iterdir()):
+        env = {**os.environ, "FACET_SANDBOX": str(place), "FACET_SANDBOX_USER": "alice"}
+        argv = [str(place / "bin" / "sacct"), "-X", "-n", "-P", "-S", "now-1days", "--format=JobName,State"]
+        out = subprocess.run(argv, env=env, capture_output=True, text=True, check=True).stdout
+        for line in out.splitlines():
+            name = line.split("|")[0]
+            if name.startswith("chaos"):
+                found[name] += 1
+    return found
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--tasks", type=int, default=100)
+    parser.add_argument("--seed", type=int, default=7)
+    parser.add_argument("--every-s", type=float, default=0.3)
+    parser.add_argument("--port", type=int, default=8391)
+    given = parser.parse_args()
+    dice = random.Random(given.seed)  # a repeatable run
+    with tempfile.TemporaryDirectory(prefix="facet-chaos-") as folder:
+        demo = Demo(Path(folder) / "data", given.port)
+        demo.place.mkdir()
+        try:
+            demo.wait_ready()
+            began = time.monotonic()
+            handles = submit_all(demo, given.tasks, given.every_s, dice)
+            tasks = settle(demo, handles, within_s=600)
+            return report(demo, given.tasks, handles, tasks, time.monotonic() - began)
+        finally:
+            demo.stop()
+
+
+def report(demo: Demo, count: int, handles: list[str], tasks: dict[str, Any], took_s: float) -> int:
+    attempts = {}
+    cursor = ""
+    while True:
+        page = demo.call("GET", f"/attempts?limit=200{cursor}")
+        attempts |= {attempt["id"]: attempt for attempt in page["results"]}
+        if not page["next"]:
+            break
+        cursor = f"&cursor={page['next']}"
+    jobs = jobs_at_sites(demo)
+    ours = sum(jobs.values())
+    doubled = {name: times for name, times in jobs.items() if times > 1}
+    with_job = [attempt for attempt in attempts.values() if attempt["job_id"]]
+    stuck = [task for task in tasks.values() if task["state"] not in TERMINAL]
+    wrong = [
+        task
+        for number, task in enumerate(tasks[handle] for handle in handles)
+        if task["state"] in TERMINAL and (task["state"] == "failed") != (number % 10 == 0)
+    ]
+    verify = subprocess.run(
+        [sys.executable, str(ROOT / "run.py"), "manage", "verify_events"],
+        env=demo.env,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    rows = {
+        "tasks submitted": count,
+        "tasks lost": count - len(set(handles)),
+        "tasks stuck": len(stuck),
+        "wrong final states": len(wrong),
+        "jobs at the sites": ours,
+        "attempts that know their job": len(with_job),
+        "submit keys with two jobs": len(doubled),
+        "event chain": "unbroken" if verify.returncode == 0 else verify.stdout + verify.stderr,
+        "seconds": round(took_s),
+    }
+    for name, value in rows.items():
+        print(f"{name:32} {value}")
+    for task in (*stuck, *wrong)[:5]:
+        print(json.dumps(task, indent=1)[:2000])
+    print("doubled:", doubled) if doubled else None
+    return int(bool(stuck or wrong or doubled or count != len(set(handles)) or verify.returncode))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
