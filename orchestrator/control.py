@@ -4,7 +4,7 @@ All attempts of a connection are looked at in one request; no transaction is ope
 costs only itself. The lock keeps it to one worker at a time, and a killed worker's lock goes with it.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
@@ -18,7 +18,7 @@ from federation.locks import only_one
 from federation.models import Connection, System
 from federation.selectors import profile_of
 from orchestrator.continuation import next_actions
-from orchestrator.dispatch import dispatch
+from orchestrator.dispatch import dispatch_together, planned
 from orchestrator.lifecycle import ATTEMPT_MOVES, TASK_MOVES, AttemptState, TaskState, is_terminal
 from orchestrator.models import Attempt, Task
 from orchestrator.observation import AttemptFacts, Fold, absent, seen, unseen
@@ -75,9 +75,8 @@ def control_system(system_id: int, *, now: datetime) -> int:
         looked_at = 0
         for connection, attempts in _due(system, now=now).items():
             waiting = [attempt for attempt in attempts if attempt.state != AttemptState.PLANNED]
-            _hand_out_again(
-                [attempt for attempt in attempts if attempt.state == AttemptState.PLANNED], now=now
-            )
+            if len(waiting) < len(attempts):
+                dispatch_together(planned(connection.pk, now=now), now=now)
             if waiting:
                 looked = _look(system, connection, waiting, now=now)
                 _apply_all(system, waiting, looked, now=now)
@@ -96,15 +95,6 @@ def _due(system: System, *, now: datetime) -> Mapping[Connection, list[Attempt]]
     for attempt in rows:
         grouped.setdefault(attempt.connection, []).append(attempt)
     return grouped
-
-
-def _hand_out_again(attempts: Iterable[Attempt], *, now: datetime) -> None:
-    """Dispatch planned attempts whose first dispatcher never came."""
-    for attempt in attempts:
-        Attempt.objects.filter(pk=attempt.pk, state=AttemptState.PLANNED).update(
-            due_at=now + _NO_ANSWER_PAUSE
-        )
-        dispatch(attempt.pk, now=now)
 
 
 def _ref(attempt: Attempt) -> JobRef:

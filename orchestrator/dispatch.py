@@ -4,10 +4,12 @@ A process killed anywhere in between leaves an attempt in `dispatching`; the con
 for the key before anything is submitted again.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from django.db import transaction
+from django.db.models import QuerySet
 
 from federation.ledger import record
 from federation.links import open_link
@@ -17,41 +19,65 @@ from orchestrator.lifecycle import AttemptState, Cause
 from orchestrator.models import Attempt
 from orchestrator.services.attempts import accept_submission, reject_submission
 from orchestrator.services.moves import attempt_event, move_attempt
-from providers.contracts import Link
 from providers.errors import FacetError, IllegalMove
 from providers.registry import dialect
-from providers.types import Batch, JobRequest, SubmitResult
+from providers.types import Batch, BatchReply, JobRequest, SubmitResult
 
+AT_ONCE = 50
+"""Submissions sent to a site in one request."""
+AT_ONCE_FACTOR = 2
+"""How much longer a request may take that carries several."""
 _MARGIN = timedelta(seconds=15)
 """Added to a submission's own deadline before we believe that no command of ours is alive at the site."""
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
-    """An attempt whose intent is committed, and the job to submit for it."""
+class Taken:
+    """An attempt whose intent is committed, and what to submit; no job when it could not be rendered."""
 
     attempt: Attempt
-    job: JobRequest
+    job: JobRequest | None
+    batch: Batch | None
 
 
 def dispatch(attempt_id: int, *, now: datetime) -> Attempt | None:
     """Submit a planned attempt; None when another worker took it first or nothing is left to do."""
-    attempt = (
-        Attempt.objects.select_related("task__user", "task__envelope", "task__group", "system", "connection")
-        .filter(pk=attempt_id, state=AttemptState.PLANNED)
-        .first()
-    )
-    if attempt is None or attempt.cancel_requested_at is not None:
-        return None
+    rows = _planned().filter(pk=attempt_id)
+    done = [attempt for attempt in rows if dispatch_together([attempt], now=now)]
+    return done[0] if done else None
+
+
+def dispatch_together(attempts: Sequence[Attempt], *, now: datetime) -> list[Attempt]:
+    """Submit planned attempts of one connection in one request; return those that were ours to submit."""
+    taken = [taken for attempt in attempts if (taken := _take(attempt, now=now)) is not None]
+    for_site = [each for each in taken if each.job is not None]
+    if for_site:
+        for each, result in _ask(for_site):
+            _apply(each.attempt, result, now=now)
+    return [each.attempt for each in taken]
+
+
+def planned(connection_id: int, *, now: datetime, limit: int = AT_ONCE) -> list[Attempt]:
+    """Return attempts of a connection that wait for a dispatcher and are due, oldest first."""
+    return list(_planned().filter(connection_id=connection_id, due_at__lte=now).order_by("pk")[:limit])
+
+
+def _planned() -> QuerySet[Attempt]:
+    return Attempt.objects.select_related(
+        "task__user", "task__envelope", "task__group", "system", "connection"
+    ).filter(state=AttemptState.PLANNED, cancel_requested_at=None)
+
+
+def _take(attempt: Attempt, *, now: datetime) -> Taken | None:
+    """Commit the intent to submit an attempt; None when another worker was first."""
     try:
         job = _job(attempt)
         batch = dialect(attempt.system.dialect).submit(job)
-        link = open_link(attempt.connection)
     except FacetError as error:
         refusal = SubmitResult(outcome="rejected", said=str(error), explained=str(error))
         _reject(attempt, refusal, now=now)
-        return attempt
-    deadline = now + timedelta(seconds=batch.deadline_s) + _MARGIN
+        return Taken(attempt, None, None)
+    deadline = now + timedelta(seconds=batch.deadline_s) * AT_ONCE_FACTOR + _MARGIN
     try:
         with transaction.atomic():
             move_attempt(
@@ -68,17 +94,37 @@ def dispatch(attempt_id: int, *, now: datetime) -> Attempt | None:
             )
     except IllegalMove:
         return None
-    result = _ask(attempt, link, batch)
-    _apply(attempt, result, now=now)
-    return attempt
+    return Taken(attempt, job, batch)
 
 
-def _ask(attempt: Attempt, link: Link, batch: Batch) -> SubmitResult:
-    """Touch the site. No answer says nothing about the job: the control cycle then asks for the key."""
+def _ask(taken: Sequence[Taken]) -> list[tuple[Taken, SubmitResult]]:
+    """Touch the site. No answer says nothing about the jobs: the control cycle then asks for their keys."""
+    first = taken[0].attempt
+    batches = [each.batch for each in taken if each.batch is not None]
+    operations = tuple(
+        operation.model_copy(update={"name": f"{number}:{operation.name}"})
+        for number, batch in enumerate(batches)
+        for operation in batch.operations
+    )
+    deadline_s = max(batch.deadline_s for batch in batches) * (1 if len(batches) == 1 else AT_ONCE_FACTOR)
     try:
-        return dialect(attempt.system.dialect).read_submit(link.run(batch))
+        reply = open_link(first.connection).run(Batch(operations=operations, deadline_s=deadline_s))
     except FacetError as error:
-        return SubmitResult(outcome="doubtful", said=str(error)[:500], explained=str(error))
+        lost = SubmitResult(outcome="doubtful", said=str(error)[:500], explained=str(error))
+        return [(each, lost) for each in taken]
+    speaks = dialect(first.system.dialect)
+    return [(each, speaks.read_submit(_part(reply, number))) for number, each in enumerate(taken)]
+
+
+def _part(reply: BatchReply, number: int) -> BatchReply:
+    """Return the replies of one of several submissions under their own names."""
+    prefix = f"{number}:"
+    own = {
+        name.removeprefix(prefix): each.model_copy(update={"name": name.removeprefix(prefix)})
+        for name, each in reply.replies.items()
+        if name.startswith(prefix)
+    }
+    return reply.model_copy(update={"replies": own})
 
 
 def _job(attempt: Attempt) -> JobRequest:
