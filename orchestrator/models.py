@@ -68,8 +68,13 @@ class Group(models.Model):
     objective = models.TextField(blank=True)
     state = models.CharField(max_length=24, choices=_choices(GroupState), default=GroupState.RUNNING.value)
     spec = models.JSONField(default=dict)
+    """Diversity, and what a round requires."""
+    completed_rounds = models.JSONField(default=list)
+    cancel_requested_at = models.DateTimeField(null=True)
     created_at = models.DateTimeField()
     finished_at = models.DateTimeField(null=True)
+    due_at = models.DateTimeField(null=True, db_index=True)
+    """When the group must be looked at again; None once it has ended."""
 
     class Meta:
         ordering = ["-id"]
@@ -101,6 +106,11 @@ class Task(models.Model):
     """The task input as normalized (command or script, environment, retry, replacement …)."""
     envelope = models.ForeignKey(Envelope, on_delete=models.PROTECT, related_name="tasks")
     group = models.ForeignKey(Group, null=True, on_delete=models.PROTECT, related_name="tasks")
+    group_key = models.CharField(max_length=40, blank=True)
+    """Its name among the siblings."""
+    group_round = models.PositiveSmallIntegerField(default=1)
+    group_after = models.JSONField(default=list)
+    """Keys of siblings that must have succeeded first."""
     attempt = models.OneToOneField(
         "Attempt", null=True, on_delete=models.PROTECT, related_name="accepted_for"
     )

@@ -1,11 +1,12 @@
 """Reading tasks, attempts, decisions and events, always for one user."""
 
+from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
 from django.contrib.auth.models import AbstractBaseUser
-from django.db.models import Count, Q, QuerySet
+from django.db.models import Count, Prefetch, Q, QuerySet
 
 from federation.models import Connection, Event, EventPosition, System
 from orchestrator.continuation import next_actions
@@ -13,6 +14,7 @@ from orchestrator.lifecycle import Cause, TaskState
 from orchestrator.models import Attempt, Decision, Envelope, Group, Manifest, Task, Transfer
 from orchestrator.shown import (
     AttemptShown,
+    ChildShown,
     DecisionShown,
     EnvelopeShown,
     EventShown,
@@ -22,6 +24,8 @@ from orchestrator.shown import (
     TimelineEntry,
     TransferShown,
 )
+
+_CHILDREN_SHOWN = 100
 
 
 def tasks(user: AbstractBaseUser) -> QuerySet[Task]:
@@ -53,8 +57,11 @@ def envelopes(user: AbstractBaseUser) -> QuerySet[Envelope]:
 
 
 def groups(user: AbstractBaseUser) -> QuerySet[Group]:
-    """Return this user's groups, newest first."""
-    return Group.objects.filter(user_id=user.pk).order_by("-id")
+    """Return this user's groups, newest first, with what showing them needs."""
+    children = Prefetch(
+        "tasks", Task.objects.select_related("attempt__system").order_by("pk"), to_attr="prefetched_tasks"
+    )
+    return Group.objects.filter(user_id=user.pk).prefetch_related(children).order_by("-id")
 
 
 def transfers(user: AbstractBaseUser) -> QuerySet[Transfer]:
@@ -281,15 +288,38 @@ def _brief(candidate: dict[str, Any]) -> dict[str, Any]:
     return {**candidate, "sizing": None, "rejections": codes}
 
 
-def show_group(group: Group) -> GroupShown:
-    """Return a group as the outside sees it."""
+def show_group(group: Group, *, with_children: bool = True) -> GroupShown:
+    """Return a group as the outside sees it; rows of `groups()` need no query but the children's."""
+    rows = getattr(group, "prefetched_tasks", None)
+    tasks = list(group.tasks.select_related("attempt__system").order_by("pk")) if rows is None else rows
     return GroupShown(
         id=group.handle,
         name=group.name,
         objective=group.objective,
         state=group.state,
+        diversity=group.spec.get("diversity", "none"),
+        require=group.spec.get("require", "all"),
+        rounds=len({task.group_round for task in tasks}),
+        completed_rounds=group.completed_rounds,
+        counts=dict(sorted(Counter(task.state for task in tasks).items())),
+        children=[_child(task) for task in tasks[:_CHILDREN_SHOWN]] if with_children else None,
+        cancel_requested=group.cancel_requested_at is not None,
         created_at=group.created_at,
         finished_at=group.finished_at,
+    )
+
+
+def _child(task: Task) -> ChildShown:
+    attempt = task.attempt
+    return ChildShown(
+        key=task.group_key,
+        round=task.group_round,
+        after=task.group_after,
+        id=task.handle,
+        name=task.name,
+        state=task.state,
+        system=attempt.system.slug if attempt else None,
+        partition=attempt.partition if attempt else None,
     )
 
 

@@ -132,13 +132,33 @@ class DecisionShown(Frozen):
     generated_at: datetime
 
 
+class ChildShown(Frozen):
+    """One child of a group in short."""
+
+    key: str
+    round: int
+    after: list[str]
+    id: str
+    name: str
+    state: str
+    system: str | None
+    partition: str | None
+
+
 class GroupShown(Frozen):
-    """Tasks answered for as one."""
+    """Tasks answered for as one, with its first hundred children; `/tasks?group=` lists them all."""
 
     id: str
     name: str
     objective: str
     state: str
+    diversity: str
+    require: str | int = Field(description="Children of a round that must have ended before the next.")
+    rounds: int
+    completed_rounds: list[int]
+    counts: dict[str, int] = Field(description="Children by state.")
+    children: list[ChildShown] | None
+    cancel_requested: bool
     created_at: datetime
     finished_at: datetime | None
 

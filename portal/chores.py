@@ -12,7 +12,7 @@ from federation.models import Connection, System
 from orchestrator import control
 from orchestrator.dispatch import dispatch as dispatch_attempt
 from orchestrator.doorbell import hang
-from orchestrator.services import tasks
+from orchestrator.services import groups, tasks
 from portal import heartbeat, idempotency
 from portal.bells import RINGER
 from portal.celery import Every
@@ -33,6 +33,8 @@ def control_tick() -> None:
         control_system.apply_async((system_id,), queue="default", expires=10)
     for task_id in control.tasks_with_work(now=now):
         advance_task.apply_async((task_id,), queue="default", expires=10)
+    for group_id in groups.groups_with_work(now=now):
+        advance_group.apply_async((group_id,), queue="default", expires=10)
     heartbeat.beat(heartbeat.CONTROL_CYCLE)
 
 
@@ -46,6 +48,13 @@ def control_system(system_id: int) -> None:
 def advance_task(task_id: int) -> None:
     """Place a waiting task."""
     tasks.advance_task(task_id, now=timezone.now())
+
+
+@shared_task(name="portal.advance_group")
+def advance_group(group_id: int) -> None:
+    """Start, watch and end the children of a group."""
+    while groups.advance_group(group_id, now=timezone.now()):
+        pass
 
 
 @shared_task(name="portal.dispatch")
@@ -104,3 +113,4 @@ def _bell(chore: Any, **options: Any) -> Callable[[int], None]:
 hang("dispatch", _bell(dispatch))
 hang("control_system", _bell(control_system, expires=10))
 hang("advance_task", _bell(advance_task, expires=30))
+hang("advance_group", _bell(advance_group, expires=30))

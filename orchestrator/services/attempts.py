@@ -11,6 +11,7 @@ from federation import charges
 from federation.ledger import Happening, record
 from orchestrator.adaptation import Act, Adaptation, Ended, adapt
 from orchestrator.continuation import next_actions
+from orchestrator.doorbell import ring
 from orchestrator.lifecycle import ATTEMPT_MOVES, TASK_MOVES, AttemptState, Cause, TaskState, is_terminal
 from orchestrator.models import Attempt, Task
 from orchestrator.observation import Fold
@@ -235,6 +236,14 @@ def _act(
         next_actions=next_actions(task.handle, target, cause),
     )
     record([event], now=now)
+    tell_group(task)
+
+
+def tell_group(task: Task) -> None:
+    """Have the task's group looked at soon, after the commit."""
+    group_id = task.group_id
+    if group_id is not None:
+        transaction.on_commit(lambda: ring("advance_group", group_id))
 
 
 def _final_summary(task: Task, attempt: Attempt, decision: Adaptation) -> str:
@@ -250,7 +259,9 @@ def _again(task: Task, attempt: Attempt, decision: Adaptation, cause: Cause | No
     """Send the task back to placing, at once or after a pause; the control cycle places it."""
     place = [attempt.system.slug, attempt.partition, attempt.account]
     plan = {
-        "avoid": [place] if decision.avoid_place else [],
+        **{name: task.plan[name] for name in ("is_relaxed",) if name in task.plan},
+        # Work that left a queue must not return to it at once, whatever an emptier snapshot promises.
+        "avoid": [place] if decision.avoid_place or task.plan.get("leaves") else [],
         "never": [*task.plan.get("never", []), *([place] if decision.never_there_again else [])],
         "walltime_s": decision.walltime_s or task.plan.get("walltime_s"),
         "purpose": "retry" if decision.act is Act.RETRY else "replace",
@@ -276,10 +287,4 @@ def _again(task: Task, attempt: Attempt, decision: Adaptation, cause: Cause | No
     record([event], now=now)
     task_id = task.pk
     if decision.delay_s == 0:
-        transaction.on_commit(lambda: _ring(task_id))
-
-
-def _ring(task_id: int) -> None:
-    from orchestrator.doorbell import ring  # noqa: PLC0415  # the bell knows the queue, verbs do not
-
-    ring("advance_task", task_id)
+        transaction.on_commit(lambda: ring("advance_task", task_id))

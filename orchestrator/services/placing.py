@@ -1,10 +1,12 @@
 """Placing a task: read the federation, decide, keep the decision, plan the attempt. Touches no site."""
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from decimal import Decimal
+from typing import Any
 
 from django.contrib.auth.models import AbstractBaseUser
 from pydantic import ValidationError
@@ -55,6 +57,7 @@ def decide(
     exclude_systems: Sequence[str] = (),
     avoid: frozenset[tuple[str, str, str]] = frozenset(),
     kind: str = "",
+    diversity_load: Mapping[str, int] | None = None,
 ) -> DecisionValue:
     """Return the decision over this user's records now; nothing is kept.
 
@@ -72,6 +75,7 @@ def decide(
         cache=in_flight(records),
         work=Work(kind=kind or None),
         exclude_systems=tuple(exclude_systems),
+        diversity_load=diversity_load,
     )
 
 
@@ -187,14 +191,18 @@ def place_task(
     Runs inside the caller's transaction; the caller records the events and hands the attempt out on commit.
     """
     envelope = _envelope_now(task)
-    excluded = tuple(task.excluded_systems)
+    load = diversity_load(task)
     never, avoid = _places(task.plan.get("never", [])), _places(task.plan.get("avoid", []))
-    value = decide(
-        task.user, envelope, now=now, exclude_systems=excluded, avoid=never | avoid, kind=task.kind
-    )
+    wanted: dict[str, Any] = {
+        "now": now,
+        "exclude_systems": [*task.excluded_systems, *(sorted(load) if _is_hard(task) else ())],
+        "kind": task.kind,
+        "diversity_load": load,
+    }
+    value = decide(task.user, envelope, avoid=never | avoid, **wanted)
     if value.selected is None and avoid:
         # Better the same place again than none: what failed there may have passed.
-        value = decide(task.user, envelope, now=now, exclude_systems=excluded, avoid=never, kind=task.kind)
+        value = decide(task.user, envelope, avoid=never, **wanted)
     decision = keep(value, user_id=task.user_id, task=task, purpose=purpose, now=now)
     if value.selected is None:
         return _unschedulable(task, decision, value, now=now, actor=actor)
@@ -219,6 +227,22 @@ def place_task(
         },
     )
     return Placed(decision, attempt, (event,))
+
+
+def diversity_load(task: Task) -> dict[str, int]:
+    """Return how many siblings are at each system; empty where the group wants no spreading."""
+    if task.group is None or task.group.spec["diversity"] == "none" or task.plan.get("is_relaxed"):
+        return {}
+    systems = (
+        Task.objects.filter(group=task.group, attempt__isnull=False)
+        .exclude(pk=task.pk)
+        .values_list("attempt__system__slug", flat=True)
+    )
+    return dict(Counter(systems))
+
+
+def _is_hard(task: Task) -> bool:
+    return task.group is not None and task.group.spec["diversity"] == "hard"
 
 
 def _places(rows: Sequence[Sequence[str]]) -> frozenset[tuple[str, str, str]]:

@@ -62,6 +62,7 @@ def reconsider(task: Task, *, now: datetime) -> bool:
     )
     data = {"current_s": current_s, "other_s": best.estimates.completion_s, "other": best.system}
     record([attempt_event(attempt, "attempt.moved", summary, data=data)], now=now)
+    Task.objects.filter(pk=task.pk).update(plan={**task.plan, "leaves": True})
     ask_to_cancel(attempt, "superseded", now=now)
     return True
 
@@ -74,6 +75,7 @@ def _remaining_s(attempt: Attempt, value: DecisionValue, *, now: datetime) -> in
     """
     predicted = attempt.predicted
     run_s = int(predicted["completion_s"]) - int(predicted["wait_s"]["p50"])
+    waited_s = max(0, round((now - (attempt.submitted_at or attempt.planned_at)).total_seconds()))
     known: list[int] = []
     if attempt.expected_start_at is not None:
         known.append(max(0, round((attempt.expected_start_at - now).total_seconds())) + run_s)
@@ -81,7 +83,8 @@ def _remaining_s(attempt: Attempt, value: DecisionValue, *, now: datetime) -> in
         here = (candidate.system, candidate.partition, candidate.account or "")
         if here == (attempt.system.slug, attempt.partition, attempt.account) and candidate.estimates:
             known.append(candidate.estimates.completion_s)
+    p90_s = int(predicted["wait_s"]["p90"])
     if not known:
-        waited_s = (now - attempt.planned_at).total_seconds()
-        known.append(max(0, round(predicted["wait_s"]["p90"] - waited_s)) + run_s)
-    return min(known)
+        known.append(max(0, p90_s - waited_s) + run_s)
+    # What has outlived its own p90 was misjudged: expect it to wait as long again.
+    return max(min(known), waited_s + run_s) if waited_s > p90_s else min(known)

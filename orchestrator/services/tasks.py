@@ -64,7 +64,7 @@ def submit_task(
         Conflict: `client_ref` was used for another task.
     """
     wanted = read_task(given)
-    _known_systems(wanted.envelope)
+    known_systems(wanted.envelope)
     understood = understand(wanted, user_id=user.pk)
     try:
         with transaction.atomic():
@@ -86,9 +86,27 @@ def submit_task(
 def _create(
     user: AbstractBaseUser, wanted: TaskInput, understood: Understood, *, actor: str, now: datetime
 ) -> Submitted:
-    group = _group_of(user, wanted)
+    task = new_task(user, wanted, understood, actor=actor, now=now, group=_group_of(user, wanted))
+    placed = place_task(task, purpose="submit", now=now, actor=actor)
+    record(placed.happenings, now=now)
+    _hand_out(placed)
+    return Submitted(task, placed, understood)
+
+
+def new_task(
+    user: AbstractBaseUser,
+    wanted: TaskInput,
+    understood: Understood,
+    *,
+    actor: str,
+    now: datetime,
+    group: Group | None = None,
+    place: tuple[str, int, Sequence[str]] = ("", 1, ()),
+) -> Task:
+    """Write an accepted task with envelope and event; `place` is its key, round and siblings in a group."""
     envelope = keep_envelope(understood.envelope, user_id=user.pk, now=now)
     spec = dict(stored(wanted))
+    key, round_, after = place
     task = Task.objects.create(
         handle=new_handle("task", now),
         user_id=user.pk,
@@ -99,16 +117,16 @@ def _create(
         spec=spec,
         envelope=envelope,
         group=group,
+        group_key=key,
+        group_round=round_,
+        group_after=list(after),
         client_ref=wanted.client_ref,
         kind=kind_of(spec),
         created_at=now,
         updated_at=now,
     )
     record([task_event(task, "task.accepted", f"{task.name} accepted", actor=actor)], now=now)
-    placed = place_task(task, purpose="submit", now=now, actor=actor)
-    record(placed.happenings, now=now)
-    _hand_out(placed)
-    return Submitted(task, placed, understood)
+    return task
 
 
 def _group_of(user: AbstractBaseUser, wanted: TaskInput) -> Group | None:
@@ -135,7 +153,7 @@ def kind_of(spec: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(seen, sort_keys=True).encode()).hexdigest()[:32]
 
 
-def _known_systems(envelope: Mapping[str, Any] | None, *, pointer: str = "/envelope") -> None:
+def known_systems(envelope: Mapping[str, Any] | None, *, pointer: str = "/envelope") -> None:
     """Refuse a policy that names a system this installation does not know.
 
     Raises:
@@ -165,12 +183,12 @@ def preview(
         InvalidInput: the input cannot be read.
     """
     if isinstance(given, dict) and not {"command", "script", "envelope", "envelope_id"} & given.keys():
-        _known_systems(given, pointer="")
+        known_systems(given, pointer="")
         return decide(user, read_envelope(given, pointer=""), now=now), None
     if isinstance(given, dict) and not {"command", "script"} & given.keys():
         given = {**given, "command": ["true"]}  # an envelope alone is enough to ask where it would run
     wanted = read_task(given)
-    _known_systems(wanted.envelope)
+    known_systems(wanted.envelope)
     understood = understand(wanted, user_id=user.pk)
     value = decide(user, understood.envelope, now=now, kind=kind_of(stored(wanted)))
     return value, understood
@@ -237,7 +255,7 @@ def replan(
     columns: dict[str, Any] = {"excluded_systems": list(exclude_systems), "updated_at": now}
     if envelope is not None:
         if isinstance(envelope, dict):
-            _known_systems(envelope)
+            known_systems(envelope)
         columns["envelope"] = keep_envelope(read_envelope(envelope), user_id=user.pk, now=now)
     Task.objects.filter(pk=task.pk).update(**columns)
     for name, value in columns.items():

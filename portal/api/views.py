@@ -213,7 +213,7 @@ class ResourceList(ApiView):
         return response
 
 
-CREATED_BY = {"tasks": "submit_task", "envelopes": "draft_envelope"}
+CREATED_BY = {"tasks": "submit_task", "groups": "submit_group", "envelopes": "draft_envelope"}
 """Which skill a POST to a list of objects is."""
 
 

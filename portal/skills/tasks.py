@@ -5,7 +5,7 @@ from datetime import datetime
 from itertools import accumulate
 from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import Field, RootModel
 
 from federation.links import open_link
 from orchestrator import selectors
@@ -13,8 +13,8 @@ from orchestrator.envelope.schema import envelope_input_schema
 from orchestrator.lifecycle import TaskState
 from orchestrator.models import Attempt, Task
 from orchestrator.placement.types import Decision
-from orchestrator.services import tasks
-from orchestrator.shown import AttemptShown, TaskShown
+from orchestrator.services import groups, tasks
+from orchestrator.shown import AttemptShown, GroupShown, TaskShown
 from orchestrator.task_input import TaskInput
 from portal.skills.bounds import LIMIT_BYTES, fitting, shortened, size
 from portal.skills.registry import Answer, Call, Caller, Options, Scope, Skill, register
@@ -164,9 +164,10 @@ def _in_short(candidate: dict[str, Any]) -> dict[str, Any]:
 
 
 class ResultInput(Frozen):
-    """Whose result."""
+    """Whose result; exactly one."""
 
-    task: str
+    task: str | None = None
+    group: str | None = None
 
 
 class Result(Frozen):
@@ -183,8 +184,11 @@ class Result(Frozen):
 
 
 def _result(given: ResultInput, call: Call) -> Answer:
+    kind, handle = _exactly_one(task=given.task, group=given.group)
+    if kind == "group":
+        return _group_result(handle, call)
     user = call.caller.user
-    task = tasks.find_task(user, given.task)
+    task = tasks.find_task(user, handle)
     row = selectors.tasks(user).get(pk=task.pk)
     shown = selectors.show_task(row)
     manifest = selectors.manifest_of(row)
@@ -201,7 +205,7 @@ def _result(given: ResultInput, call: Call) -> Answer:
         ],
         omitted={},
     )
-    return Answer(value if call.options.full else _bounded(value))
+    return Answer(AnyResult(value if call.options.full else _bounded(value)))
 
 
 def _bounded(result: Result) -> Result:
@@ -328,6 +332,61 @@ def _replan(given: ReplanInput, call: Call) -> Answer:
     return Answer(selectors.show_task(selectors.tasks(user).get(pk=task.pk)))
 
 
+class GroupResult(Frozen):
+    """How a group stands or ended, and each child's own result."""
+
+    id: str
+    state: str
+    group: GroupShown
+    results: list[dict[str, Any]] = Field(description="By child: handle, state, place, cause, manifest.")
+    more: str | None = Field(description="Where the rest is, when there are too many children to list here.")
+
+
+class AnyResult(RootModel[Result | GroupResult]):
+    """A task's result, or a group's."""
+
+
+class AnyState(RootModel[TaskShown | GroupShown]):
+    """A task, or a group."""
+
+
+def _exactly_one(**named: str | None) -> tuple[str, str]:
+    """Return the one thing that is named, as (kind, handle)."""
+    given = [(kind, handle) for kind, handle in named.items() if handle is not None]
+    if len(given) != 1:
+        message = f"Name exactly one of {', '.join(f'`{kind}`' for kind in named)}."
+        raise InvalidInput(message, problems=(("", "not_exactly_one", message),))
+    return given[0]
+
+
+_CHILDREN_SHOWN = 60
+
+
+def _group_result(handle: str, call: Call) -> Answer:
+    group = groups.find_group(call.caller.user, handle)
+    shown = selectors.show_group(group)
+    most = None if call.options.full else _CHILDREN_SHOWN
+    rows = selectors.tasks(call.caller.user).filter(group=group).order_by("pk")[:most]
+    results = [
+        {
+            "key": row.group_key,
+            "task": row.handle,
+            "state": row.state,
+            "cause": row.cause or None,
+            "system": row.attempt.system.slug if row.attempt else None,
+            "partition": row.attempt.partition if row.attempt else None,
+            "exit_code": row.attempt.exit_code if row.attempt else None,
+            "manifest": manifest.handle if (manifest := getattr(row, "manifest", None)) else None,
+        }
+        for row in rows
+    ]
+    more = f"/api/v1/tasks?group={handle}" if most and sum(shown.counts.values()) > most else None
+    shown = shown.model_copy(update={"children": None})
+    return Answer(
+        AnyResult(GroupResult(id=shown.id, state=shown.state, group=shown, results=results, more=more))
+    )
+
+
 class CancelInput(Frozen):
     """What to cancel; exactly one."""
 
@@ -337,16 +396,17 @@ class CancelInput(Frozen):
 
 
 def _cancel(given: CancelInput, call: Call) -> Answer:
-    named = [word for word in (given.task, given.group, given.transfer) if word is not None]
-    if len(named) != 1:
-        message = "Name exactly one of `task`, `group`, `transfer`."
-        raise InvalidInput(message, problems=(("", "not_exactly_one", message),))
-    if given.task is None:
-        kind = "group" if given.group is not None else "transfer"
-        raise NotFound(f"No {kind} {named[0]!r}.", pointer=f"/{kind}")
-    user = call.caller.user
-    task = tasks.cancel_task(user, given.task, actor=call.caller.actor, now=call.now)
-    return Answer(selectors.show_task(selectors.tasks(user).get(pk=task.pk)))
+    kind, handle = _exactly_one(task=given.task, group=given.group, transfer=given.transfer)
+    user, actor = call.caller.user, call.caller.actor
+    if kind == "transfer":
+        raise NotFound(f"No transfer {handle!r}.", pointer="/transfer")
+    if kind == "group":
+        group = groups.cancel_group(user, handle, actor=actor, now=call.now)
+        group.refresh_from_db()
+        shown = selectors.show_group(group, with_children=call.options.full)
+        return Answer(AnyState(shown))
+    task = tasks.cancel_task(user, handle, actor=actor, now=call.now)
+    return Answer(AnyState(selectors.show_task(selectors.tasks(user).get(pk=task.pk))))
 
 
 register(
@@ -376,7 +436,12 @@ register(
 )
 register(
     Skill(
-        "get_result", "Manifest, attempts and times of a task.", ResultInput, Result, (Scope.READ,), _result
+        "get_result",
+        "Manifest, attempts and times of a task, or every child's result of a group.",
+        ResultInput,
+        AnyResult,
+        (Scope.READ,),
+        _result,
     )
 )
 register(
@@ -405,9 +470,9 @@ register(
 register(
     Skill(
         "cancel",
-        "Cancel a task; confirmed by the site before it is final.",
+        "Cancel a task or a group; confirmed by every site before it is final.",
         CancelInput,
-        TaskShown,
+        AnyState,
         (Scope.SUBMIT, Scope.MANAGE),
         _cancel,
         side_effects=True,

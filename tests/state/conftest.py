@@ -156,7 +156,8 @@ def sites(tmp_path: Path) -> Sites:
 def step(system: System | None = None) -> None:
     """Do once what the clock would do."""
     now = timezone.now()
-    for attempt_id in Attempt.objects.filter(state="planned").values_list("pk", flat=True):
+    single = Attempt.objects.filter(state="planned", due_at__gt=now)
+    for attempt_id in single.values_list("pk", flat=True):
         dispatch(attempt_id, now=timezone.now())
     for system_id in [system.pk] if system else control.systems_with_work(now=now):
         control.control_system(system_id, now=timezone.now())

@@ -1,0 +1,285 @@
+"""The verbs on groups: submit, advance, cancel. Children are tasks; a group starts, watches, sums up."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.contrib.auth.models import AbstractBaseUser
+from django.db import transaction
+
+from federation.handles import new_handle
+from federation.ledger import Happening, record
+from orchestrator.doorbell import ring
+from orchestrator.group_input import ChildSpec, GroupInput, children_of
+from orchestrator.grouping import Child, Step, step
+from orchestrator.lifecycle import GROUP_MOVES, Cause, GroupState, TaskState, check_move, is_terminal
+from orchestrator.models import Attempt, Group, Task
+from orchestrator.services.envelopes import understand
+from orchestrator.services.moves import move_task, task_event
+from orchestrator.services.placing import place_task
+from orchestrator.services.replacement import reconsider
+from orchestrator.services.tasks import cancel_task, known_systems, new_task, read_task
+from orchestrator.task_input import TaskInput
+from providers.errors import InvalidInput, NotFound
+from providers.reading import read
+
+LOOK_AGAIN = timedelta(seconds=15)
+"""How often a running group is looked at although no child reported."""
+PLACED_AT_ONCE = 25
+"""Children placed in one transaction; the rest follows at once in the next."""
+
+
+@dataclass(frozen=True, slots=True)
+class SubmittedGroup:
+    """A group that now exists, with its children in order."""
+
+    group: Group
+    tasks: Sequence[Task]
+
+
+def submit_group(
+    user: AbstractBaseUser,
+    given: object,
+    *,
+    actor: str,
+    now: datetime,
+    created: Callable[[str], None] | None = None,
+) -> SubmittedGroup:
+    """Accept a group: every child is read before anything is written, and all exist or none does.
+
+    `created` is called with the handle in the transaction that makes the group; what it raises undoes it.
+
+    Raises:
+        InvalidInput: with every fault of every child by pointer.
+    """
+    wanted = read(GroupInput, given, what="group")
+    children = children_of(wanted)
+    ready = _read_children(children, user)
+    with transaction.atomic():
+        group = Group.objects.create(
+            handle=new_handle("grp", now),
+            user_id=user.pk,
+            name=wanted.name or (wanted.objective.split("\n")[0][:60] or "group"),
+            objective=wanted.objective,
+            spec={"diversity": wanted.diversity, "require": wanted.require},
+            created_at=now,
+            due_at=now,
+        )
+        tasks = [
+            new_task(
+                user,
+                task,
+                understood,
+                actor=actor,
+                now=now,
+                group=group,
+                place=(spec.key, spec.round, spec.after),
+            )
+            for spec, task, understood in ready
+        ]
+        summary = f"{group.name}: {len(tasks)} tasks in {len({spec.round for spec in children})} rounds"
+        record([group_event(group, "group.submitted", summary, actor=actor)], now=now)
+        if created is not None:
+            created(group.handle)
+        group_id = group.pk
+        transaction.on_commit(lambda: ring("advance_group", group_id))
+    return SubmittedGroup(group, tasks)
+
+
+def _read_children(
+    children: Sequence[ChildSpec], user: AbstractBaseUser
+) -> list[tuple[ChildSpec, TaskInput, Any]]:
+    ready, problems = [], []
+    for spec in children:
+        try:
+            task = read_task(spec.task, pointer=spec.pointer)
+            known_systems(task.envelope, pointer=f"{spec.pointer}/envelope")
+            ready.append((spec, task, understand(task, user_id=user.pk, pointer=spec.pointer)))
+        except InvalidInput as error:
+            problems += list(error.problems) or [(spec.pointer, error.code, error.message)]
+        if len(problems) > 50:
+            break
+    if problems:
+        raise InvalidInput(
+            "Some children are not valid; nothing was submitted.", problems=tuple(problems[:50])
+        )
+    return ready
+
+
+def group_event(
+    group: Group,
+    type_: str,
+    summary: str,
+    *,
+    actor: str = "facet",
+    data: Mapping[str, Any] | None = None,
+    next_actions: Sequence[Mapping[str, Any]] = (),
+) -> Happening:
+    """Return the event of something that happened to a group."""
+    return Happening(
+        type=type_,
+        subject=group.handle,
+        user_id=group.user_id,
+        group=group.handle,
+        actor=actor,
+        on_behalf_of=f"user:{group.user_id}" if actor == "facet" else "",
+        state=group.state,
+        summary=summary,
+        data=data or {},
+        next_actions=next_actions,
+    )
+
+
+def find_group(user: AbstractBaseUser, handle: object, *, lock: bool = False) -> Group:
+    """Return a group of this user.
+
+    Raises:
+        NotFound: no such group for this user.
+    """
+    rows = Group.objects.select_for_update(no_key=True) if lock else Group.objects.all()
+    group = rows.filter(handle=handle, user_id=user.pk).first() if isinstance(handle, str) else None
+    if group is None:
+        raise NotFound(f"No group {handle!r}.", pointer="/group")
+    return group
+
+
+@transaction.atomic
+def advance_group(group_id: int, *, now: datetime) -> bool:
+    """Start what may start, help what is stalled, end what has ended; return whether more is due at once."""
+    group = Group.objects.select_for_update(no_key=True, skip_locked=True).filter(pk=group_id).first()
+    if group is None or is_terminal(GROUP_MOVES, GroupState(group.state)):
+        return False
+    tasks = {task.group_key: task for task in _children(group)}
+    found = step(
+        [_child(task) for task in tasks.values()],
+        required=group.spec["require"],
+        cancel_requested=group.cancel_requested_at is not None,
+        now=now,
+    )
+    _record_rounds(group, found, now=now)
+    for key, sibling in found.give_up.items():
+        _give_up(tasks[key], sibling, now=now)
+    for key in found.start[:PLACED_AT_ONCE]:
+        _start(tasks[key], now=now)
+    for key in found.stalled:
+        _help(group, tasks[key], now=now)
+    if found.target is not None:
+        _end(group, found.target, list(tasks.values()), now=now)
+        return False
+    more = len(found.start) > PLACED_AT_ONCE or bool(found.give_up)
+    group.due_at = now if more else now + LOOK_AGAIN
+    group.save(update_fields=["due_at", "completed_rounds"])
+    return more
+
+
+def _children(group: Group) -> list[Task]:
+    rows = Task.objects.filter(group=group).select_related("attempt__system", "envelope", "group", "user")
+    return list(rows.order_by("pk"))
+
+
+def _child(task: Task) -> Child:
+    attempt = task.attempt
+    waits = attempt is not None and task.state in (TaskState.SUBMITTED, TaskState.PENDING)
+    return Child(
+        key=task.group_key,
+        round=task.group_round,
+        after=tuple(task.group_after),
+        state=TaskState(task.state),
+        is_started=task.state != TaskState.ACCEPTED,
+        waiting_since=attempt.submitted_at if attempt is not None and waits else None,
+        wait_p90_s=int(attempt.predicted["wait_s"]["p90"]) if attempt is not None and waits else 0,
+    )
+
+
+def _start(task: Task, *, now: datetime) -> None:
+    placed = place_task(task, purpose="submit", now=now)
+    record(placed.happenings, now=now)
+    if placed.attempt is not None:
+        # Due now: the control cycle sends all of a connection's planned attempts in one request.
+        Attempt.objects.filter(pk=placed.attempt.pk).update(due_at=now)
+        system_id = placed.attempt.system_id
+        transaction.on_commit(lambda: ring("control_system", system_id))
+
+
+def _give_up(task: Task, sibling: str, *, now: datetime) -> None:
+    reason = f"Its sibling {sibling} did not succeed."
+    move_task(task, TaskState.CANCELLED, now=now, cause=Cause.CANCELLED_BY_USER, reason=reason)
+    record([task_event(task, "task.cancelled", f"{task.name} cancelled: {reason}")], now=now)
+
+
+def _help(group: Group, task: Task, *, now: datetime) -> None:
+    """Move a stalled child if it pays; distinct systems buy nothing once its siblings have ended."""
+    if task.plan.get("is_relaxed") or task.cancel_requested_at is not None:
+        return
+    Task.objects.filter(pk=task.pk).update(plan={**task.plan, "is_relaxed": True})
+    task.plan = {**task.plan, "is_relaxed": True}
+    where = task.attempt.system.slug if task.attempt else "nowhere"
+    events = [
+        group_event(
+            group,
+            "group.child_stalled",
+            f"{task.name} still waits on {where}; its siblings have ended",
+            data={"task": task.handle, "system": where},
+        )
+    ]
+    moves = reconsider(task, now=now)
+    if moves and group.spec["diversity"] == "soft":
+        text = f"distinct systems no longer buy parallelism: {task.name} may join its siblings' systems"
+        events.append(group_event(group, "group.constraint_relaxed", text, data={"task": task.handle}))
+    record(events, now=now)
+
+
+def _record_rounds(group: Group, found: Step, *, now: datetime) -> None:
+    fresh = [number for number in found.completed_rounds if number not in group.completed_rounds]
+    if not fresh:
+        return
+    group.completed_rounds = sorted({*group.completed_rounds, *fresh})
+    record(
+        [
+            group_event(
+                group,
+                "group.round_completed",
+                f"{group.name}: round {number} is complete",
+                data={"round": number},
+            )
+            for number in fresh
+        ],
+        now=now,
+    )
+
+
+def _end(group: Group, target: GroupState, tasks: Sequence[Task], *, now: datetime) -> None:
+    check_move(GROUP_MOVES, GroupState(group.state), target)
+    group.state, group.finished_at, group.due_at = target.value, now, None
+    group.save(update_fields=["state", "finished_at", "due_at", "completed_rounds"])
+    counts = {
+        state: sum(task.state == state for task in tasks) for state in ("succeeded", "failed", "cancelled")
+    }
+    told = ", ".join(f"{count} {state}" for state, count in counts.items() if count)
+    result = {"skill": "get_result", "arguments": {"group": group.handle}, "why": "every child's result"}
+    event = group_event(
+        group, f"group.{target}", f"{group.name}: {told}", data={"children": counts}, next_actions=[result]
+    )
+    record([event], now=now)
+
+
+def cancel_group(user: AbstractBaseUser, handle: object, *, actor: str, now: datetime) -> Group:
+    """Cancel every child; the group is cancelled when every site has confirmed."""
+    with transaction.atomic():
+        group = find_group(user, handle, lock=True)
+        if is_terminal(GROUP_MOVES, GroupState(group.state)):
+            return group
+        if group.cancel_requested_at is None:
+            group.cancel_requested_at, group.due_at = now, now
+            group.save(update_fields=["cancel_requested_at", "due_at"])
+        for task in _children(group):
+            cancel_task(user, task.handle, actor=actor, now=now)
+        group_id = group.pk
+        transaction.on_commit(lambda: ring("advance_group", group_id))
+    return group
+
+
+def groups_with_work(*, now: datetime, limit: int = 100) -> list[int]:
+    """Return the groups that are due."""
+    return list(Group.objects.filter(due_at__lte=now).order_by("due_at").values_list("pk", flat=True)[:limit])

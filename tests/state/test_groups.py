@@ -1,0 +1,250 @@
+"""Groups and rounds on emulated clusters: spread, order, sweeps, cancel, and the story of a stalled child."""
+
+import time
+from collections import Counter
+from collections.abc import Callable
+from datetime import timedelta
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.utils import timezone
+
+from federation.models import Event, System
+from orchestrator.lifecycle import AttemptState, GroupState, TaskState
+from orchestrator.models import Attempt, Group, Task
+from orchestrator.services import groups
+from providers.errors import InvalidInput
+from tests.state.conftest import Sites, step
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+ONE_GPU = {"gpus": 1, "cpus": 2, "walltime_s": 600}
+
+
+@pytest.fixture
+def two(sites: Sites, alice: User) -> Sites:
+    sites.add("delta", alice, account="bbka-delta-gpu", granted=Decimal(1000))
+    sites.add("vista", alice, account="ASC24001", granted=Decimal(1000))
+    return sites
+
+
+def submit(user: User, **given: Any) -> Group:
+    wanted = {"envelope": ONE_GPU, **given}
+    return groups.submit_group(user, wanted, actor="user:alice", now=timezone.now()).group
+
+
+def advance(group: Group) -> None:
+    while groups.advance_group(group.pk, now=timezone.now()):
+        pass
+    group.refresh_from_db()
+
+
+@pytest.fixture
+def until_group() -> Callable[..., Group]:
+    """Step until a group has ended; fails after `timeout` seconds."""
+
+    def wait(group: Group, timeout: float = 60) -> Group:
+        deadline = time.monotonic() + timeout
+        while True:
+            advance(group)
+            if group.state != GroupState.RUNNING:
+                return group
+            step()
+            if time.monotonic() > deadline:
+                pytest.fail(f"{group.state}: {list(group.tasks.values_list('group_key', 'state', 'reason'))}")
+            time.sleep(0.3)
+
+    return wait
+
+
+def types_of(group: Group) -> list[str]:
+    return list(Event.objects.filter(subject=group.handle).order_by("id").values_list("type", flat=True))
+
+
+def test_children_run_in_rounds_and_the_group_answers_once(
+    two: Sites, alice: User, until_group: Callable[..., Group]
+) -> None:
+    group = submit(
+        alice,
+        name="study",
+        children=[
+            {"key": "a", "command": "true"},
+            {"key": "b", "command": "true"},
+            {"key": "sum", "command": "true", "round": 2, "after": ["a", "b"]},
+        ],
+    )
+    advance(group)
+    assert dict(group.tasks.values_list("group_key", "state")) == {
+        "a": "placing",
+        "b": "placing",
+        "sum": "accepted",
+    }
+
+    until_group(group)
+
+    assert group.state == GroupState.SUCCEEDED
+    assert types_of(group) == [
+        "group.submitted",
+        "group.round_completed",
+        "group.round_completed",
+        "group.succeeded",
+    ]
+    ends = dict(group.tasks.values_list("group_key", "finished_at"))
+    assert group.tasks.get(group_key="sum").attempts.get().planned_at >= max(ends["a"], ends["b"])
+
+
+@pytest.mark.parametrize(("diversity", "spread"), [("soft", {1}), ("hard", {1})])
+def test_two_children_go_to_two_systems_when_diversity_is_asked(
+    two: Sites, alice: User, diversity: str, spread: set[int]
+) -> None:
+    group = submit(alice, diversity=diversity, children=[{"command": "true"}, {"command": "true"}])
+
+    advance(group)
+
+    where = Counter(group.tasks.values_list("attempt__system__slug", flat=True))
+    assert set(where.values()) == spread
+    assert set(where) == {"delta", "vista"}
+
+
+def test_hard_diversity_leaves_the_third_child_unschedulable(two: Sites, alice: User) -> None:
+    group = submit(alice, diversity="hard", children=[{"command": "true"}] * 3)
+
+    advance(group)
+
+    assert sorted(group.tasks.values_list("state", flat=True)) == ["placing", "placing", "unschedulable"]
+
+
+def test_a_failed_sibling_ends_those_that_wait_for_it(
+    two: Sites, alice: User, until_group: Callable[..., Group]
+) -> None:
+    group = submit(
+        alice,
+        children=[
+            {"key": "bad", "command": "exit 3"},
+            {"key": "good", "command": "true"},
+            {"key": "next", "command": "true", "after": ["bad"]},
+        ],
+    )
+
+    until_group(group)
+
+    assert group.state == GroupState.PARTIALLY_SUCCEEDED
+    assert dict(group.tasks.values_list("group_key", "state")) == {
+        "bad": "failed",
+        "good": "succeeded",
+        "next": "cancelled",
+    }
+    assert group.tasks.get(group_key="next").reason == "Its sibling bad did not succeed."
+
+
+def test_a_sweep_of_sixty_is_sent_in_a_handful_of_requests(
+    two: Sites, alice: User, until_group: Callable[..., Group]
+) -> None:
+    group = submit(
+        alice,
+        matrix={
+            "task": {
+                "name": "lr {lr} seed {seed}",
+                "command": 'test "$FACET_LR" = {lr}',
+                "envelope": {"gpus": 0, "policy": {"allow_systems": ["delta"]}},
+            },
+            "parameters": {"lr": [0.1, 0.01, 0.001], "seed": list(range(20))},
+        },
+        envelope={"cpus": 1, "walltime_s": 600},
+    )
+
+    until_group(group, timeout=150)
+
+    assert group.state == GroupState.SUCCEEDED
+    assert group.tasks.count() == 60
+    assert group.tasks.filter(name="lr 0.01 seed 7").exists()
+    requests = Attempt.objects.values("dispatch_started_at").distinct().count()
+    assert requests <= 6
+    assert len(two.jobs("delta")) == 60
+
+
+def test_cancelling_a_group_is_confirmed_by_every_site(
+    two: Sites, alice: User, until_group: Callable[..., Group]
+) -> None:
+    group = submit(
+        alice,
+        diversity="soft",
+        children=[{"command": "sleep 100"}, {"command": "sleep 100"}, {"command": "true", "round": 2}],
+    )
+    advance(group)
+    step()
+    step()
+
+    groups.cancel_group(alice, group.handle, actor="user:alice", now=timezone.now())
+    until_group(group)
+
+    assert group.state == GroupState.CANCELLED
+    assert set(group.tasks.values_list("state", flat=True)) == {"cancelled"}
+    assert two.squeue("delta") == ""
+    assert two.squeue("vista") == ""
+
+
+def test_a_stalled_child_joins_its_siblings_system_and_the_group_says_so(
+    two: Sites, alice: User, until_group: Callable[..., Group]
+) -> None:
+    group = submit(alice, diversity="soft", children=[{"command": "true"}, {"command": "true"}])
+    advance(group)
+    stuck = group.tasks.get(attempt__system__slug="delta")
+    step()
+    two.run("delta", "scontrol", "hold", stuck.attempts.get().job_id)
+    if stuck.attempts.get().state != AttemptState.PENDING:
+        two.run("delta", "scontrol", "requeuehold", stuck.attempts.get().job_id)
+    other = group.tasks.exclude(pk=stuck.pk).get()
+    deadline = time.monotonic() + 30
+    while other.state != TaskState.SUCCEEDED and time.monotonic() < deadline:
+        step()
+        other.refresh_from_db()
+        time.sleep(0.3)
+    Attempt.objects.filter(task=stuck).update(submitted_at=timezone.now() - timedelta(hours=1))
+
+    until_group(group)
+
+    assert group.state == GroupState.SUCCEEDED
+    assert types_of(group)[1:3] == ["group.child_stalled", "group.constraint_relaxed"]
+    old, new = stuck.attempts.order_by("number")
+    assert (old.state, new.system.slug) == (AttemptState.SUPERSEDED, "vista")
+
+
+@pytest.mark.parametrize(
+    ("given", "pointer", "code"),
+    [
+        ({"children": []}, "", "value_error"),
+        ({"children": [{"command": "true", "after": ["x"]}]}, "/children/0/after/0", "unknown_sibling"),
+        (
+            {
+                "children": [
+                    {"key": "a", "command": "true", "after": ["b"]},
+                    {"key": "b", "command": "true", "after": ["a"]},
+                ]
+            },
+            "/children",
+            "circle",
+        ),
+        ({"children": [{"command": "true"}, {"comand": "true"}]}, "/children/1/comand", "unknown_field"),
+        (
+            {"matrix": {"task": {"command": "true"}, "parameters": {"x": list(range(2000))}}},
+            "/matrix/parameters",
+            "too_many",
+        ),
+        ({"children": [{"command": "true", "envelope": {"gpus": -1}}]}, "/children/0/envelope/gpus", None),
+    ],
+)
+def test_a_bad_group_names_the_child_and_writes_nothing(
+    alice: User, given: dict[str, Any], pointer: str, code: str | None
+) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        groups.submit_group(alice, given, actor="user:alice", now=timezone.now())
+
+    found = {where: kind for where, kind, _ in caught.value.problems}
+    assert pointer in found
+    assert code is None or found[pointer] == code
+    assert not Task.objects.exists()
+    assert not Group.objects.exists()
+    assert not System.objects.exists()
