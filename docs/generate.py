@@ -12,12 +12,22 @@ import tempfile
 import textwrap
 from argparse import SUPPRESS, Action
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from enum import StrEnum
 from importlib import import_module
 from pathlib import Path
+from typing import Any, TypeVar
 
 import django
 from django.conf import settings
 from django.core.management import load_command_class
+from django.core.management.base import BaseCommand
+
+import run
+from federation.event_types import EVENT_TYPES
+from orchestrator import lifecycle
+from orchestrator.placement.types import CODES
+from portal import env
+from providers.errors import FacetError
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
@@ -45,8 +55,6 @@ def _table(heads: Sequence[str], rows: Iterator[Sequence[object]] | Sequence[Seq
 
 def environment() -> str:
     """Return the page of environment variables."""
-    from portal import env  # noqa: PLC0415  # settings first
-
     secrets = env.secret_variables()
     rows = []
     for name, described in env.Env.model_fields.items():
@@ -70,21 +78,20 @@ def environment() -> str:
     )
 
 
-def _diagram(moves: Mapping[object, frozenset[object]]) -> str:
-    from orchestrator.lifecycle import pairs, terminal_states  # noqa: PLC0415  # settings first
+S = TypeVar("S", bound=StrEnum)
 
+
+def _diagram(moves: Mapping[S, frozenset[S]]) -> str:
     first = next(iter(moves))
     lines = ["```mermaid", "stateDiagram-v2", f"    [*] --> {first}"]
-    lines += [f"    {source} --> {target}" for source, target in pairs(moves)]
-    lines += [f"    {state} --> [*]" for state in terminal_states(moves)]
+    lines += [f"    {source} --> {target}" for source, target in lifecycle.pairs(moves)]
+    lines += [f"    {state} --> [*]" for state in lifecycle.terminal_states(moves)]
     return "\n".join((*lines, "```"))
 
 
 def states() -> str:
     """Return the page of states and moves."""
-    from orchestrator import lifecycle  # noqa: PLC0415  # settings first
-
-    kinds = {
+    kinds: dict[str, Mapping[Any, frozenset[Any]]] = {
         "Task": lifecycle.TASK_MOVES,
         "Attempt": lifecycle.ATTEMPT_MOVES,
         "Group": lifecycle.GROUP_MOVES,
@@ -115,8 +122,6 @@ def states() -> str:
 
 def events() -> str:
     """Return the page of event types."""
-    from federation.event_types import EVENT_TYPES  # noqa: PLC0415  # settings first
-
     rows = [(f"`{name}`", wake) for name, wake in EVENT_TYPES.items()]
     return _page(
         "Event types",
@@ -132,8 +137,7 @@ def events() -> str:
 
 def reasons() -> str:
     """Return the page of reason codes."""
-    from orchestrator.placement.types import CODES  # noqa: PLC0415  # settings first
-    from portal.web.presenters.from_decision import CODE_WORDS  # noqa: PLC0415  # settings first
+    from portal.web.presenters.from_decision import CODE_WORDS  # noqa: PLC0415  # needs Django ready
 
     rows = [
         (f"`{rule}`", f"`{code}`", CODE_WORDS.get(code, ""))
@@ -152,9 +156,8 @@ def reasons() -> str:
     )
 
 
-def _errors() -> Iterator[type[Exception]]:
+def _errors() -> Iterator[type[FacetError]]:
     import_module("portal.api.urls")  # brings every module that has errors
-    from providers.errors import FacetError  # noqa: PLC0415  # settings first
 
     waiting: list[type[FacetError]] = [FacetError]
     while waiting:
@@ -166,7 +169,7 @@ def _errors() -> Iterator[type[Exception]]:
 
 def errors() -> str:
     """Return the page of error codes."""
-    from portal.api.problems import TITLES  # noqa: PLC0415  # settings first
+    from portal.api.problems import TITLES  # noqa: PLC0415  # needs Django ready
 
     found: dict[str, tuple[set[int], set[bool]]] = {}
     for kind in _errors():
@@ -197,8 +200,8 @@ def errors() -> str:
 
 def skills() -> str:
     """Return the page of skills and of what can be read."""
-    from portal.api.resources import RESOURCES  # noqa: PLC0415  # settings first
-    from portal.skills.every import SKILLS  # noqa: PLC0415  # settings first
+    from portal.api.resources import RESOURCES  # noqa: PLC0415  # needs Django ready
+    from portal.skills.every import SKILLS  # noqa: PLC0415  # needs Django ready
 
     called = [
         (f"`{one.name}`", one.summary, " or ".join(f"`{scope}`" for scope in one.scopes))
@@ -229,7 +232,7 @@ def skills() -> str:
 
 def _spelled(action: Action) -> str:
     if action.option_strings:
-        value = "" if action.nargs == 0 else f" {(action.metavar or action.dest).upper()}"
+        value = "" if action.nargs == 0 else f" {action.dest.upper()}"
         spelled = f"{action.option_strings[-1]}{value}"
         return spelled if action.required else f"[{spelled}]"
     return str(action.dest).upper()
@@ -244,15 +247,11 @@ def _own_actions(name: str) -> Iterator[Action]:
 
 
 def _plain_actions() -> Sequence[Action]:
-    from django.core.management.base import BaseCommand  # noqa: PLC0415  # settings first
-
     return BaseCommand().create_parser("manage.py", "none")._actions  # noqa: SLF001  # as above
 
 
 def commands() -> str:
     """Return the page of commands."""
-    import run  # noqa: PLC0415  # the program at the root
-
     usage = "\n".join(
         line.strip() for line in str(run.__doc__).splitlines() if line.strip().startswith("python3 run.py")
     )

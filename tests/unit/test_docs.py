@@ -82,7 +82,7 @@ def test_every_command_named_exists(paper: Path) -> None:
 
 @every_paper
 def test_every_variable_named_is_read(paper: Path) -> None:
-    of_jobs = {"FACET_TASK", "FACET_ATTEMPT"}
+    of_jobs = {"FACET_TASK", "FACET_ATTEMPT"}  # set for jobs, not read
     read = {env.variable_of(name) for name in env.Env.model_fields}
     files = {f"{variable}_FILE" for variable in env.secret_variables()}
 
