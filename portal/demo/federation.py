@@ -1,4 +1,4 @@
-"""Making the demo federation: emulated clusters, their profiles, two researchers, an admin, credits."""
+"""Making the demo federation: emulated clusters, this machine, two researchers, an admin, credits."""
 
 import secrets
 from dataclasses import dataclass
@@ -12,6 +12,7 @@ from federation import collector
 from federation.models import System
 from federation.profile_yaml import read_profile
 from federation.services import allocate, connect, store_profile
+from portal.demo import this_machine
 from portal.demo_file import DemoUser
 from portal.skills.registry import Scope
 from portal.tokens import issue_token
@@ -71,13 +72,19 @@ def directory_of(data_dir: Path, slug: str) -> Path:
 
 
 def make_systems(data_dir: Path, *, now: datetime) -> None:
-    """Make the emulated clusters that are not there yet, and put their profiles in force."""
+    """Make the emulated clusters that are not there yet; put their profiles and this machine's in force."""
     for slug, (spec, seed) in CLUSTERS.items():
         create(directory_of(data_dir, slug), spec, seed=seed)
-        if System.objects.filter(slug=slug, profile__isnull=False).exists():
-            continue  # an administrator may have edited it since
-        text = (PROFILES / f"{slug}.yaml").read_text()
-        store_profile(read_profile(text, source=f"{slug}.yaml"), text, now=now, note="demo")
+        _put_in_force(slug, (PROFILES / f"{slug}.yaml").read_text(), now=now)
+    own = this_machine.profile_text()
+    if own is not None:
+        _put_in_force(this_machine.SLUG, own, now=now)
+
+
+def _put_in_force(slug: str, text: str, *, now: datetime) -> None:
+    if System.objects.filter(slug=slug, profile__isnull=False).exists():
+        return  # an administrator may have edited it since
+    store_profile(read_profile(text, source=f"{slug}.yaml"), text, now=now, note="demo")
 
 
 def make_person(person: Person, data_dir: Path, *, known: DemoUser | None, now: datetime) -> DemoUser:
@@ -103,7 +110,17 @@ def make_person(person: Person, data_dir: Path, *, known: DemoUser | None, now: 
         connect(user, system, kind="local", settings=settings, now=now, remote_user=person.username)
         for account, unit, granted in accounts:
             allocate(user, system, account, unit=unit, granted=Decimal(granted), now=now)
+    if person.credits:
+        _let_in_here(user, data_dir, now=now)
     return known
+
+
+def _let_in_here(user: User, data_dir: Path, *, now: datetime) -> None:
+    """Give a researcher this machine; nothing is charged for it."""
+    system = System.objects.filter(slug=this_machine.SLUG).first()
+    if system is not None:
+        settings = this_machine.way_in(data_dir, user.username)
+        connect(user, system, kind="local", settings=settings, now=now, remote_user=user.username)
 
 
 def first_look(*, now: datetime) -> None:

@@ -20,7 +20,7 @@ class Command(BaseCommand):
         now = timezone.now()
         data_dir = settings.DATA_DIR
         if settings.FACET_PROFILES is None:
-            self.stdout.write("four emulated systems ...")
+            self.stdout.write("four emulated systems and this machine ...")
             make_systems(data_dir, now=now)
         earlier = demo_file.earlier(data_dir)
         known = {user["username"]: user for user in earlier["users"]} if earlier else {}

@@ -82,7 +82,7 @@ def _warnings(found: ProbeAnswer) -> tuple[str, ...]:
     if sliced:
         said.append(f"GPUs sliced by MIG are not offered: {sliced}")
     others = found.load - (found.cpus - max(0, found.cpus_free))
-    if others > found.cpus / 2:
+    if others >= found.cpus:
         said.append(f"load {found.load:.2f} on {found.cpus} CPUs: other work is running here")
     if found.memory_available_mib < found.memory_free_mib / 2:
         said.append(

@@ -82,6 +82,14 @@ class Host:
             time.sleep(0.1)
         return found
 
+    @property
+    def gate(self) -> str:
+        """Return the shell line that waits until `open_gate`."""
+        return f"while [ ! -e '{self.root}/gate' ]; do sleep 0.05; done"
+
+    def open_gate(self) -> None:
+        (self.root / "gate").touch()
+
     def text(self, key: str, name: str = "out") -> str:
         path = self.root / "work" / key / name
         return path.read_text() if path.exists() else ""

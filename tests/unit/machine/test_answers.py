@@ -138,3 +138,39 @@ def test_a_cancel_without_an_answer_was_not_taken() -> None:
 def test_what_a_single_host_does_not_have_is_refused(given: dict[str, Any]) -> None:
     with pytest.raises(InvalidInput):
         MachineDialect().submit(_job(**given))
+
+
+HOST: dict[str, Any] = {
+    "host": "h",
+    "kernel": "Linux 6",
+    "architecture": "x86_64",
+    "user": "ada",
+    "cpus": 4,
+    "cpus_free": 3,
+    "memory_mib": 8000,
+    "memory_free_mib": 7000,
+    "memory_available_mib": 6000,
+    "load": 2.0,
+    "gpus": [],
+    "jobs": [],
+}
+
+
+@pytest.mark.parametrize(
+    ("given", "warnings"),
+    [
+        ({}, ()),
+        ({"load": 4.9}, ()),
+        ({"load": 5.0}, ("load 5.00 on 4 CPUs: other work is running here",)),
+        (
+            {"memory_available_mib": 3000},
+            ("the kernel could give 3000 MiB of memory now, our jobs have left 7000",),
+        ),
+        ({"gpus": None}, ("nvidia-smi gave no answer; no GPU is offered",)),
+    ],
+)
+def test_a_host_busy_with_other_work_is_said_to_be(given: dict[str, Any], warnings: tuple[str, ...]) -> None:
+    probe = MachineDialect().read_probe(_reply("probe", stdout=json.dumps({**HOST, **given})), now=NOW)
+
+    assert probe.warnings == warnings
+    assert (probe.nodes[0].state, probe.nodes[0].cpus_free) == ("mixed", 3)
