@@ -76,6 +76,14 @@ def preview_schema() -> dict[str, Any]:
     return {"type": "object", "anyOf": [task, envelope_input_schema()], "$defs": definitions}
 
 
+class Previewed(Decision):
+    """A whole decision that was not kept. Over 16 KiB, candidates leave out what helps least, codes never."""
+
+    candidates: list[dict[str, Any]] = Field(  # type: ignore[assignment]  # shorter than the pure value
+        description="Every (system, partition, account): feasible with its estimates, or with its rejections."
+    )
+
+
 class PreviewInput(Frozen):
     """An envelope, bare or within a task input; nothing is submitted."""
 
@@ -84,10 +92,8 @@ class PreviewInput(Frozen):
 
 def _preview(given: PreviewInput, call: Call) -> Answer:
     value, _ = tasks.preview(call.caller.user, given.model_extra or {}, now=call.now)
-    if call.options.full:
-        return Answer(value)
     body = value.model_dump(mode="json", by_alias=True)
-    return Answer(Decision.model_validate(shortened(body, LIMIT_BYTES)))
+    return Answer(Previewed.model_validate(body if call.options.full else shortened(body, LIMIT_BYTES)))
 
 
 class SubmitInput(Frozen):
@@ -157,8 +163,8 @@ def summarize(body: dict[str, Any]) -> DecisionSummary:
 
 def _in_short(candidate: dict[str, Any]) -> dict[str, Any]:
     kept = ("system", "partition", "account", "feasible", "rank", "rejections", "tie_break")
-    short = {name: candidate[name] for name in kept if candidate[name] is not None}
-    if candidate["estimates"]:
+    short = {name: candidate[name] for name in kept if candidate.get(name) is not None}
+    if candidate.get("estimates"):
         short["completion_s"] = candidate["estimates"]["completion_s"]
     return short
 
@@ -354,7 +360,7 @@ register(
         "preview_placement",
         "Decide where a task or envelope would run, with every candidate and reason, without submitting.",
         PreviewInput,
-        Decision,
+        Previewed,
         (Scope.READ,),
         _preview,
         input_schema=preview_schema,
