@@ -22,6 +22,8 @@ from providers.errors import Conflict, InvalidInput, NotFound
 from providers.types import Batch, Frozen, ReadFile
 
 _LOG_LIMIT = 65_536
+_BROKEN = "\ufffd"
+"""What stands in a text for bytes that are no UTF-8."""
 _POLL_S = (0.01, 0.02, 0.05, 0.1)
 """Pauses between looks at a task that is being dispatched; the last one repeats."""
 WAITING = frozenset({TaskState.ACCEPTED, TaskState.PLACING, TaskState.STAGING})
@@ -269,19 +271,27 @@ def _log(given: LogInput, call: Call) -> Answer:
         raise Conflict(f"The site could not read {path}: {reply.stderr[:200]}", path=path)
     size = reply.size or 0
     start = max(0, size + given.offset) if given.offset < 0 else min(given.offset, size)
-    following = min(size, start + given.limit)
+    text, following = _whole_characters(reply.stdout, start, min(size, start + given.limit), size)
     return Answer(
         Log(
             task=given.task,
             attempt=attempt.handle,
             stream=given.stream,
-            text=reply.stdout,
+            text=text,
             offset=start,
             next_offset=following,
             size=size,
             is_complete=attempt.finished_at is not None and following >= size,
         )
     )
+
+
+def _whole_characters(text: str, start: int, following: int, size: int) -> tuple[str, int]:
+    """Leave a character that the limit cuts in two for the next stretch; other broken bytes stay marked."""
+    if following >= size or not text.endswith(_BROKEN) or text.count(_BROKEN) > 1 or len(text) == 1:
+        return text, following
+    whole = text[:-1]
+    return whole, start + len(whole.encode())
 
 
 def _attempt_of(given: LogInput, caller: Caller) -> Attempt:

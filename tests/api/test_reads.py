@@ -12,6 +12,7 @@ from django.test.utils import CaptureQueriesContext
 from federation.models import System
 from orchestrator.models import Task
 from portal.api.resources import RESOURCES
+from portal.skills.registry import SKILLS
 from tests.api.conftest import Api
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -205,8 +206,6 @@ def test_a_list_of_decisions_is_brief_and_one_is_whole(api: Api, delta: System) 
 
 
 def test_llms_txt_names_every_skill(client: Client, db: None) -> None:
-    from portal.skills.registry import SKILLS
-
     text = client.get("/llms.txt").content.decode()
 
     for name in SKILLS:

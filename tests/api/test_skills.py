@@ -13,7 +13,9 @@ from django.contrib.auth.models import User
 from django.db import connection
 from django.utils import timezone
 
+from federation import collector
 from federation.models import Event, PartitionSample, System
+from federation.services import allocate
 from orchestrator.models import Envelope, Task
 from portal.skills.bounds import LIMIT_BYTES
 from tests.api.conftest import Api
@@ -105,8 +107,6 @@ def test_history_is_means_over_equal_stretches(api: Api, delta: System) -> None:
 def test_a_wide_federation_is_shortened_to_sixteen_kib_with_a_way_on(
     api: Api, delta: System, alice: User
 ) -> None:
-    from federation.services import allocate
-
     for number in range(40):
         allocate(alice, delta, f"acct{number}-delta-gpu", unit="SU", granted=Decimal(1), now=timezone.now())
 
@@ -121,8 +121,6 @@ def test_a_wide_federation_is_shortened_to_sixteen_kib_with_a_way_on(
 
 
 def test_no_other_users_name_or_job_is_ever_shown(api: Api, sites: Sites, delta: System) -> None:
-    from federation import collector
-
     job = "#!/bin/sh\nsleep 60\n"
     path = sites.root / "secretly.sh"
     path.write_text(job)
@@ -233,8 +231,6 @@ def test_a_preview_is_the_decision_a_submission_gets_and_keeps_nothing(api: Api,
 
 
 def test_a_long_preview_keeps_every_candidate_and_code(api: Api, delta: System, alice: User) -> None:
-    from federation.services import allocate
-
     for number in range(25):
         allocate(alice, delta, f"acct{number}-delta-gpu", unit="SU", granted=Decimal(50), now=timezone.now())
     envelope = {"gpus": {"min": 1, "max": 16}}
@@ -284,7 +280,8 @@ def test_the_main_job_by_the_api(api: Api, delta: System) -> None:
         "tasks?wait_s=0",
         {
             "name": "hello",
-            "script": "#!/bin/bash\n#SBATCH --gpus=1\n#SBATCH --time=5\necho hello; echo oops >&2; echo 1 > a.txt\n",
+            "script": "#!/bin/bash\n#SBATCH --gpus=1\n#SBATCH --time=5\n"
+            "echo hello; echo oops >&2; echo 1 > a.txt\n",
         },
     ).json()
     assert task["shape"]["gpus"] == 1

@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -15,7 +16,7 @@ from typing import Any
 import pytest
 from django.conf import settings
 from django.contrib.auth.models import User
-from django.db import connection
+from django.db import connection, transaction
 from django.utils import timezone
 
 from federation.ledger import Happening, record
@@ -111,8 +112,6 @@ def _wait_until_up(port: int, process: "subprocess.Popen[bytes]") -> None:
 def _happen(
     user: User | None, count: int = 1, *, type_: str = "milestone.reached", system: str = ""
 ) -> list[str]:
-    from django.db import transaction
-
     with transaction.atomic():
         rows = record(
             [
@@ -252,8 +251,6 @@ def test_streams_hold_no_database_connection_each(server: Server, api: Api, alic
 
 
 def test_the_long_poll_wakes_on_a_server(server: Server, api: Api, alice: User) -> None:
-    import threading
-
     answers: list[Any] = []
     waiter = threading.Thread(
         target=lambda: answers.append(
