@@ -18,6 +18,7 @@ from federation.models import Event, PartitionSample, System
 from federation.services import allocate
 from orchestrator.models import Envelope, Task
 from portal.skills.bounds import LIMIT_BYTES
+from portal.skills.tasks import _whole_characters
 from tests.api.conftest import Api
 from tests.state.conftest import Sites, step
 
@@ -262,6 +263,44 @@ def test_a_task_that_fits_nowhere_lists_every_candidate_and_the_smallest_change(
     assert all(c["rejections"] and not c["feasible"] for c in body["decision"]["candidates"])
     assert body["decision"]["closest"]["changes"][0]["field"]
     assert body["task"]["next_actions"][1]["skill"] == "replan"
+
+
+@pytest.mark.parametrize(
+    "text", ["echo hello\n", "#SBATCH --gpus=1\r\necho hi\r\n", "#!/bin/bash\r\necho x\r\n"]
+)
+def test_a_script_without_shebang_or_with_carriage_returns_is_submitted(
+    api: Api, delta: System, text: str
+) -> None:
+    answer = api.post("tasks?wait_s=0", {"script": text, "envelope": {"cpus": 1}})
+
+    assert answer.status_code == 202
+    assert answer.json()["shape"]["gpus"] == ("--gpus=1" in text)
+
+
+def test_a_script_that_contradicts_its_envelope_is_told(api: Api, delta: System) -> None:
+    answer = api.post(
+        "tasks?wait_s=0", {"script": "#!/bin/sh\n#SBATCH --gpus=2\necho\n", "envelope": {"gpus": 1}}
+    )
+
+    [conflict] = answer.json()["understood"]["conflicts"]
+    assert conflict["field"] == "gpus"
+    assert answer.json()["shape"]["gpus"] == 1
+
+
+@pytest.mark.parametrize(
+    ("raw", "limit", "text", "following"),
+    [
+        ("aé".encode(), 2, "a", 1),
+        ("aé".encode(), 3, "aé", 3),
+        ("a€b".encode(), 3, "a", 1),
+        (b"a\xff\xc3\xa9", 3, "a\ufffd\ufffd", 3),
+        (b"ab\xc3", 9, "ab\ufffd", 3),
+    ],
+)
+def test_a_log_is_cut_between_characters(raw: bytes, limit: int, text: str, following: int) -> None:
+    cut = raw[:limit]
+
+    assert _whole_characters(cut.decode("utf-8", "replace"), 0, len(cut), len(raw)) == (text, following)
 
 
 def _until(api: Api, handle: str, state: str, timeout_s: float = 40) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """The event stream and the long poll on a real server: resumed, filtered, one's own, and quickly gone."""
 
+import asyncio
 import contextlib
 import http.client
 import json
@@ -21,6 +22,8 @@ from django.utils import timezone
 
 from federation.ledger import Happening, record
 from portal import env as environment
+from portal.api import stream
+from portal.listening import LISTENER
 from tests.api.conftest import Api
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.services]
@@ -152,19 +155,19 @@ def test_the_stream_resumes_where_a_reader_stopped_and_shows_only_what_is_ones_o
     handles = _happen(alice, 3)
     _happen(bob, 2)
     _happen(None, system="elsewhere")
-    stream = server.open("events/stream?after=0", api.token)
+    told = server.open("events/stream?after=0", api.token)
 
-    assert stream.status == 200
-    assert stream.headers["Content-Type"] == "text/event-stream"
-    assert stream.headers["X-Accel-Buffering"] == "no"
-    assert stream.headers["Cache-Control"] == "no-cache, no-transform"
-    first = _messages(stream, 3)
+    assert told.status == 200
+    assert told.headers["Content-Type"] == "text/event-stream"
+    assert told.headers["X-Accel-Buffering"] == "no"
+    assert told.headers["Cache-Control"] == "no-cache, no-transform"
+    first = _messages(told, 3)
     assert [json.loads(message["data"])["id"] for message in first] == handles
     assert [message["id"] for message in first] == ["1", "2", "3"]
     assert {message["event"] for message in first} == {"milestone.reached"}
 
     later = _happen(alice, 2)
-    assert [json.loads(m["data"])["id"] for m in _messages(stream, 2)] == later
+    assert [json.loads(m["data"])["id"] for m in _messages(told, 2)] == later
     server.hang_up()
     missed = _happen(alice, 2)
     again = server.open("events/stream?after=1", api.token, Last_Event_ID="8")
@@ -174,13 +177,13 @@ def test_the_stream_resumes_where_a_reader_stopped_and_shows_only_what_is_ones_o
 def test_an_event_reaches_a_waiting_reader_soon_after_its_commit(
     server: Server, api: Api, alice: User
 ) -> None:
-    stream = server.open("events/stream", api.token)
-    stream.readline()
+    told = server.open("events/stream", api.token)
+    told.readline()
     waits = []
     for _ in range(20):
         [handle] = _happen(alice)
         at = time.monotonic()
-        [message] = _messages(stream, 1)
+        [message] = _messages(told, 1)
         waits.append(time.monotonic() - at)
         assert json.loads(message["data"])["id"] == handle
 
@@ -188,11 +191,11 @@ def test_an_event_reaches_a_waiting_reader_soon_after_its_commit(
 
 
 def test_the_stream_is_filtered_by_type_and_subject(server: Server, api: Api, alice: User) -> None:
-    stream = server.open("events/stream?after=0&types=budget.*,task.failed", api.token)
+    told = server.open("events/stream?after=0&types=budget.*,task.failed", api.token)
     _happen(alice, 2)
     [wanted] = _happen(alice, type_="budget.threshold")
 
-    assert json.loads(_messages(stream, 1)[0]["data"])["id"] == wanted
+    assert json.loads(_messages(told, 1)[0]["data"])["id"] == wanted
 
 
 @pytest.mark.parametrize(
@@ -214,10 +217,67 @@ def test_the_stream_needs_a_token_and_a_get(api: Api, client: Any) -> None:
     assert (refused.status_code, refused["Allow"]) == (405, "GET")
 
 
+def _reader(user: User, secret: str) -> stream.Reader:
+    return stream.Reader(user, secret, (), None, LISTENER.head)
+
+
+async def _listen(reader: stream.Reader, parts: int) -> list[bytes]:
+    told = stream._told(reader)
+    try:
+        return [await asyncio.wait_for(anext(told), 10) for _ in range(parts)]
+    finally:
+        await told.aclose()
+
+
+def test_a_silent_stream_shows_a_sign_of_life(api: Api, alice: User, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert stream.HEARTBEAT_S <= 15
+    monkeypatch.setattr(stream, "HEARTBEAT_S", 0.2)
+    LISTENER.start()
+
+    parts = asyncio.run(_listen(_reader(alice, api.token), 3))
+
+    assert parts[0].startswith(b"retry: 2000\n")
+    assert parts[1:] == [b": still here\n\n", b": still here\n\n"]
+
+
+def test_a_revoked_token_ends_its_stream(api: Api, alice: User, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stream, "HEARTBEAT_S", 0.1)
+    monkeypatch.setattr(stream, "TRUSTED_FOR_S", 0.3)
+    LISTENER.start()
+    reader = _reader(alice, api.token)
+    assert len(asyncio.run(_listen(reader, 8))) == 8
+
+    mine = api.get("tokens").json()["results"][0]["id"]
+    api.delete(f"tokens/{mine}")
+
+    with pytest.raises(StopAsyncIteration):
+        asyncio.run(_listen(reader, 8))
+
+
+def test_a_cursor_from_before_the_oldest_event_is_410_with_the_oldest(api: Api, alice: User) -> None:
+    _happen(alice, 4)
+    with transaction.atomic(), connection.cursor() as cursor:
+        for table in ("federation_eventposition", "federation_event"):
+            cursor.execute(f"ALTER TABLE {table} DISABLE TRIGGER USER")
+        cursor.execute("DELETE FROM federation_eventposition WHERE seq <= 2")
+        for table in ("federation_eventposition", "federation_event"):
+            cursor.execute(f"ALTER TABLE {table} ENABLE TRIGGER USER")
+
+    for answer in (
+        api.get("events/stream?after=1"),
+        api.get("events?after=1"),
+        api.skill("wait_for_events", {"after": 1, "timeout_s": 0}),
+    ):
+        assert (answer.status_code, answer.json()["code"]) == (410, "gone")
+        assert answer.json()["facts"] == {"oldest": 2}
+        assert "after=2" in answer.json()["remediation"]
+    assert [e["cursor"] for e in api.get("events?after=2").json()["results"]] == [3, 4]
+
+
 def test_the_server_stops_at_once_though_streams_and_polls_are_open(server: Server, api: Api) -> None:
     streams = [server.open("events/stream", api.token) for _ in range(5)]
-    for stream in streams:
-        assert stream.readline() == b"retry: 2000\n"
+    for each in streams:
+        assert each.readline() == b"retry: 2000\n"
     link = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
     link.request(
         "POST",
@@ -238,11 +298,11 @@ def test_the_server_stops_at_once_though_streams_and_polls_are_open(server: Serv
 
 def test_streams_hold_no_database_connection_each(server: Server, api: Api, alice: User) -> None:
     streams = [server.open("events/stream", api.token) for _ in range(30)]
-    for stream in streams:
-        stream.readline()
+    for each in streams:
+        each.readline()
     [handle] = _happen(alice)
-    for stream in streams:
-        assert json.loads(_messages(stream, 1)[0]["data"])["id"] == handle
+    for each in streams:
+        assert json.loads(_messages(each, 1)[0]["data"])["id"] == handle
     with connection.cursor() as cursor:
         cursor.execute("select count(*) from pg_stat_activity where datname = current_database()")
         held = cursor.fetchone()[0]
