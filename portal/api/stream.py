@@ -6,7 +6,7 @@ catch up with what the ring no longer holds.
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
@@ -141,7 +141,7 @@ def _bell() -> Bell:
     return _BELLS[loop]
 
 
-async def _told(reader: Reader) -> AsyncIterator[bytes]:
+async def _told(reader: Reader) -> AsyncGenerator[bytes]:
     """Yield the stream: what was missed, then what comes, and a sign of life in between."""
     bell = _bell()
     yield f"retry: {RETRY_MS}\n: from {reader.after}\n\n".encode()

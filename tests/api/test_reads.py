@@ -25,8 +25,8 @@ def _submit(api: Api, **given: Any) -> str:
     return handle
 
 
-def _walk(api: Api, path: str, key: str = "id") -> list[str]:
-    found: list[str] = []
+def _walk(api: Api, path: str, key: str = "id") -> list[Any]:
+    found: list[Any] = []
     cursor = None
     while True:
         mark = "&" if "?" in path else "?"
