@@ -206,8 +206,8 @@ def show_charge(row: Charge) -> ChargeShown:
 
 
 _HISTORY = """
-    SELECT s.slug, p.partition, date_bin(make_interval(secs => %s), p.at, 'epoch'), avg(p.gpus_free), avg(p.cpus_free),
-           avg(p.running), avg(p.pending)
+    SELECT s.slug, p.partition, date_bin(make_interval(secs => %s), p.at, 'epoch'),
+           avg(p.gpus_free), avg(p.cpus_free), avg(p.running), avg(p.pending)
     FROM federation_partitionsample p JOIN federation_system s ON s.id = p.system_id
     WHERE s.slug = ANY(%s) AND p.at > %s GROUP BY 1, 2, 3 ORDER BY 1, 2, 3
 """

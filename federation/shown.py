@@ -83,6 +83,8 @@ class RecordShown(Frozen):
     partition: str
     account: str | None
     qos: str | None
+    health: str
+    observed_at: datetime | None = Field(description="When the live figures were seen.")
     usable: bool = Field(description="Nothing known keeps your work away.")
     blocked: list[str] = Field(description="What keeps it away.")
     partition_state: str
@@ -188,6 +190,8 @@ def show_record(record: ResourceRecord) -> RecordShown:
         partition=record.partition,
         account=record.account,
         qos=record.qos,
+        health=record.health,
+        observed_at=record.observed_at,
         usable=not reasons,
         blocked=reasons,
         partition_state=record.partition_state,

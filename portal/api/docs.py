@@ -9,7 +9,7 @@ from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_safe
 
 from portal.api.openapi import document
-from portal.api.problems import TITLES, not_found
+from portal.api.problems import catalogue, not_found
 from portal.skills.every import SKILLS
 from providers.errors import NotFound
 
@@ -42,7 +42,9 @@ def browse(request: HttpRequest) -> HttpResponse:
 @require_safe
 def errors(request: HttpRequest) -> HttpResponse:
     """Show every error code with what to do about it; each is an anchor."""
-    known = [{"code": code, "title": title, "remedy": remedy} for code, (title, remedy) in TITLES.items()]
+    known = [
+        {"code": code, "title": title, "remedy": remedy} for code, (title, remedy) in catalogue().items()
+    ]
     return render(request, "api/errors.html", {"codes": known})
 
 

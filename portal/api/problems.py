@@ -124,7 +124,7 @@ class Problem:
 
 def problem_of(error: FacetError) -> Problem:
     """Return what a failure looks like outside."""
-    title, remedy = TITLES.get(error.code, TITLES["internal_error"])
+    title, remedy = explained(type(error))
     retry_after_s = error.facts.get("retry_after_s", RETRY_AFTER_S.get(error.code))
     body: dict[str, Any] = {
         "type": f"{DOCS}#{error.code}",
@@ -145,6 +145,25 @@ def problem_of(error: FacetError) -> Problem:
     if facts:
         body["facts"] = facts
     return Problem(error.http_status, body, headers | _authenticate(error))
+
+
+def explained(kind: type[FacetError]) -> tuple[str, str]:
+    """Return what a kind of error means and what to do about it; by its docstring where it is not listed."""
+    if kind.code in TITLES:
+        return TITLES[kind.code]
+    said = (kind.__doc__ or kind.code).strip().splitlines()[0].rstrip(".")
+    return said, "Read the detail."
+
+
+def catalogue() -> dict[str, tuple[str, str]]:
+    """Return every code there is with what it means, by code."""
+    found: dict[str, tuple[str, str]] = dict(TITLES)
+    waiting: list[type[FacetError]] = [FacetError]
+    while waiting:
+        kind = waiting.pop()
+        waiting += kind.__subclasses__()
+        found.setdefault(kind.code, explained(kind))
+    return dict(sorted(found.items()))
 
 
 def _errors(error: FacetError) -> list[dict[str, str]]:

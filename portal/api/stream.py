@@ -6,7 +6,7 @@ catch up with what the ring no longer holds.
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
@@ -16,21 +16,24 @@ from django.contrib.auth.models import AbstractBaseUser
 from django.db import connection
 from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
 from django.http.response import HttpResponseBase
+from django.utils import timezone
 from django.views import View
 
 from federation.selectors import connected_slugs
 from orchestrator import selectors
 from portal.api import rates
-from portal.api.authentication import caller_of_request
+from portal.api.authentication import bearer, caller_of_request
 from portal.api.paging import bad_parameter, refuse_unknown, words
 from portal.api.problems import MethodNotAllowed, respond, translated
 from portal.listening import LISTENER, Bell, Heard, frame
 from portal.skills.events import check_cursor, check_subject, check_types
 from portal.skills.registry import Scope, require
+from portal.tokens import Unauthenticated, caller_of
 
 HEARTBEAT_S = 12.0
 RETRY_MS = 2000
-CONNECTIONS_KNOWN_FOR_S = 30.0
+TRUSTED_FOR_S = 30.0
+"""How long a stream goes on before its reader is asked for again; a revoked token ends it then."""
 PARAMETERS = ("after", "types", "subject")
 _BATCH = 200
 
@@ -46,11 +49,23 @@ class Reader:
     """Who reads, what, and how far they are."""
 
     user: AbstractBaseUser
+    secret: str | None
     types: tuple[str, ...]
     subject: str | None
     after: int
     systems: frozenset[str] = frozenset()
-    systems_known_at: float = field(default_factory=time.monotonic)
+    trusted_at: float = field(default_factory=time.monotonic)
+
+    def renew(self) -> None:
+        """Ask again who reads, and which systems they are connected to.
+
+        Raises:
+            Unauthenticated: the token has expired or was revoked meanwhile.
+        """
+        if self.secret is not None:
+            caller_of(self.secret, now=timezone.now())
+        self.systems = connected_slugs(self.user.pk)
+        self.trusted_at = time.monotonic()
 
     def wants(self, heard: Heard) -> bool:
         """Return whether an event is this reader's to see, and asked for."""
@@ -102,7 +117,10 @@ def _open(request: HttpRequest) -> Reader:
     if given is not None:
         check_cursor(after)
     LISTENER.start()
-    return Reader(caller.user, types, query.get("subject"), after, connected_slugs(caller.user.pk))
+    secret = bearer(request.META.get("HTTP_AUTHORIZATION", ""))
+    reader = Reader(caller.user, secret, types, query.get("subject"), after)
+    reader.renew()
+    return reader
 
 
 def _cursor(text: str) -> int:
@@ -123,12 +141,14 @@ def _bell() -> Bell:
     return _BELLS[loop]
 
 
-async def _told(reader: Reader) -> AsyncIterator[bytes]:
+async def _told(reader: Reader) -> AsyncGenerator[bytes]:
     """Yield the stream: what was missed, then what comes, and a sign of life in between."""
     bell = _bell()
     yield f"retry: {RETRY_MS}\n: from {reader.after}\n\n".encode()
     spoke_at = time.monotonic()
     while not LISTENER.stopping:
+        if time.monotonic() - reader.trusted_at > TRUSTED_FOR_S and not await _renewed(reader):
+            return
         heard = bell.waiting()  # before looking, so that nothing rings unheard in between
         sent = await _news(reader)
         if sent:
@@ -143,11 +163,16 @@ async def _told(reader: Reader) -> AsyncIterator[bytes]:
         await asyncio.wait({heard}, timeout=left)
 
 
+async def _renewed(reader: Reader) -> bool:
+    try:
+        await _borrow(reader.renew)
+    except Unauthenticated:
+        return False
+    return True
+
+
 async def _news(reader: Reader) -> bytes:
     """Return the messages between the reader and the head, and move the reader there."""
-    if time.monotonic() - reader.systems_known_at > CONNECTIONS_KNOWN_FOR_S:
-        reader.systems = await _borrow(partial(connected_slugs, reader.user.pk))
-        reader.systems_known_at = time.monotonic()
     ring = LISTENER.since(reader.after)
     if ring is None:
         return await _catch_up(reader)

@@ -54,14 +54,15 @@ def _versions(body: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     yield {**told, "candidates": candidates}
     candidates = [c if c["feasible"] else {**c, "sizing": None, "estimates": None} for c in candidates]
     yield {**told, "candidates": candidates}
-    for length in (80, 0):
-        candidates = [_with_remedies(candidate, length) for candidate in candidates]
-        yield {**told, "candidates": candidates}
-    for rank in (10, 3, 0):
-        candidates = [
-            c if (c["rank"] or 0) <= rank else {**c, "sizing": None, "estimates": None} for c in candidates
-        ]
-        yield {**told, "candidates": candidates}
+    candidates = [_with_remedies(candidate, 80) for candidate in candidates]
+    yield {**told, "candidates": candidates}
+    for rank in (10, 3):
+        candidates = [c if (c["rank"] or 0) <= rank else {**c, **_UNSIZED} for c in candidates]
+        yield {**told, "candidates": [_known(candidate) for candidate in candidates]}
+    yield {**told, "candidates": [_codes_only(candidate) for candidate in candidates]}
+
+
+_UNSIZED: Mapping[str, None] = {"sizing": None, "estimates": None, "shape": None}
 
 
 def _with_remedies(candidate: dict[str, Any], length: int) -> dict[str, Any]:
@@ -69,5 +70,15 @@ def _with_remedies(candidate: dict[str, Any], length: int) -> dict[str, Any]:
     return {**candidate, "rejections": rejections}
 
 
+def _known(candidate: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a candidate without what is null."""
+    return {name: value for name, value in candidate.items() if value is not None}
+
+
+def _codes_only(candidate: Mapping[str, Any]) -> dict[str, Any]:
+    codes = [{"rule": each["rule"], "code": each["code"]} for each in candidate["rejections"]]
+    return _known({**candidate, "rejections": codes})
+
+
 def _cut(text: str, length: int) -> str:
-    return text if len(text) <= length else text[: max(0, length - 1)] + ("…" if length else "")
+    return text if len(text) <= length else text[: length - 1] + "…"

@@ -22,6 +22,8 @@ from providers.errors import Conflict, InvalidInput, NotFound
 from providers.types import Batch, Frozen, ReadFile
 
 _LOG_LIMIT = 65_536
+_BROKEN = "\ufffd"
+"""What stands in a text for bytes that are no UTF-8."""
 _POLL_S = (0.01, 0.02, 0.05, 0.1)
 """Pauses between looks at a task that is being dispatched; the last one repeats."""
 WAITING = frozenset({TaskState.ACCEPTED, TaskState.PLACING, TaskState.STAGING})
@@ -76,6 +78,14 @@ def preview_schema() -> dict[str, Any]:
     return {"type": "object", "anyOf": [task, envelope_input_schema()], "$defs": definitions}
 
 
+class Previewed(Decision):
+    """A whole decision that was not kept. Over 16 KiB, candidates leave out what helps least, codes never."""
+
+    candidates: list[dict[str, Any]] = Field(  # type: ignore[assignment]  # shorter than the pure value
+        description="Every (system, partition, account): feasible with its estimates, or with its rejections."
+    )
+
+
 class PreviewInput(Frozen):
     """An envelope, bare or within a task input; nothing is submitted."""
 
@@ -84,10 +94,8 @@ class PreviewInput(Frozen):
 
 def _preview(given: PreviewInput, call: Call) -> Answer:
     value, _ = tasks.preview(call.caller.user, given.model_extra or {}, now=call.now)
-    if call.options.full:
-        return Answer(value)
     body = value.model_dump(mode="json", by_alias=True)
-    return Answer(Decision.model_validate(shortened(body, LIMIT_BYTES)))
+    return Answer(Previewed.model_validate(body if call.options.full else shortened(body, LIMIT_BYTES)))
 
 
 class SubmitInput(Frozen):
@@ -157,8 +165,8 @@ def summarize(body: dict[str, Any]) -> DecisionSummary:
 
 def _in_short(candidate: dict[str, Any]) -> dict[str, Any]:
     kept = ("system", "partition", "account", "feasible", "rank", "rejections", "tie_break")
-    short = {name: candidate[name] for name in kept if candidate[name] is not None}
-    if candidate["estimates"]:
+    short = {name: candidate[name] for name in kept if candidate.get(name) is not None}
+    if candidate.get("estimates"):
         short["completion_s"] = candidate["estimates"]["completion_s"]
     return short
 
@@ -267,19 +275,27 @@ def _log(given: LogInput, call: Call) -> Answer:
         raise Conflict(f"The site could not read {path}: {reply.stderr[:200]}", path=path)
     size = reply.size or 0
     start = max(0, size + given.offset) if given.offset < 0 else min(given.offset, size)
-    following = min(size, start + given.limit)
+    text, following = _whole_characters(reply.stdout, start, min(size, start + given.limit), size)
     return Answer(
         Log(
             task=given.task,
             attempt=attempt.handle,
             stream=given.stream,
-            text=reply.stdout,
+            text=text,
             offset=start,
             next_offset=following,
             size=size,
             is_complete=attempt.finished_at is not None and following >= size,
         )
     )
+
+
+def _whole_characters(text: str, start: int, following: int, size: int) -> tuple[str, int]:
+    """Leave a character that the limit cuts in two for the next stretch; other broken bytes stay marked."""
+    if following >= size or not text.endswith(_BROKEN) or text.count(_BROKEN) > 1 or len(text) == 1:
+        return text, following
+    whole = text[:-1]
+    return whole, start + len(whole.encode())
 
 
 def _attempt_of(given: LogInput, caller: Caller) -> Attempt:
@@ -414,7 +430,7 @@ register(
         "preview_placement",
         "Decide where a task or envelope would run, with every candidate and reason, without submitting.",
         PreviewInput,
-        Decision,
+        Previewed,
         (Scope.READ,),
         _preview,
         input_schema=preview_schema,

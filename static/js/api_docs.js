@@ -5,7 +5,7 @@ SwaggerUIBundle({
   url: document.getElementById("api").dataset.schema,
   dom_id: "#api",
   deepLinking: true,
-  docExpansion: "none",
+  docExpansion: "list",
   defaultModelsExpandDepth: 0,
   validatorUrl: null,
 });

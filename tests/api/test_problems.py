@@ -10,9 +10,10 @@ from pytest_django.fixtures import Settings
 
 from federation.models import System
 from orchestrator.models import Task
-from portal.api import rates, views
+from portal.api import rates
 from portal.api.parsing import MAX_BODY_BYTES
-from portal.api.problems import TITLES
+from portal.api.problems import catalogue
+from portal.api.resources import Resource
 from portal.skills.registry import SKILLS
 from tests.api.conftest import Api, check_problem
 
@@ -92,7 +93,7 @@ def test_an_unexpected_failure_tells_only_its_incident(
     def breaks(*_args: object, **_kwargs: object) -> None:
         raise RuntimeError("the password is hunter2")
 
-    monkeypatch.setattr(views.RESOURCES["tasks"].__class__, "page", breaks)
+    monkeypatch.setattr(Resource, "page", breaks)
 
     answer = api.get("tasks")
 
@@ -117,7 +118,8 @@ def test_a_path_outside_the_api_stays_a_page(client: Client) -> None:
 def test_each_code_is_an_anchor_of_the_docs(client: Client) -> None:
     page = client.get("/api/v1/docs/errors").content.decode()
 
-    for code in TITLES:
+    assert {"invalid_input", "credit_exhausted", "idempotency_in_flight"} <= catalogue().keys()
+    for code in catalogue():
         assert f'<dt id="{code}">' in page
 
 
