@@ -34,6 +34,9 @@ ENDED = [state.value for state in terminal_states(ATTEMPT_MOVES)]
 _FAILED_HERE = "an earlier attempt of this task failed here"
 _IN_FLIGHT = 200
 """Newest placed attempts that a decision looks at beyond the snapshots."""
+SPREAD_FACTOR = 2
+SPREAD_S = 600
+"""Soft diversity gives up at most this much: twice the best completion and ten minutes."""
 PICKED_UP_WITHIN = timedelta(seconds=10)
 """A planned attempt that no dispatcher took by then is handed out again by the control cycle."""
 LOOK_AGAIN_AFTER = timedelta(seconds=60)
@@ -191,18 +194,7 @@ def place_task(
     Runs inside the caller's transaction; the caller records the events and hands the attempt out on commit.
     """
     envelope = _envelope_now(task)
-    load = diversity_load(task)
-    never, avoid = _places(task.plan.get("never", [])), _places(task.plan.get("avoid", []))
-    wanted: dict[str, Any] = {
-        "now": now,
-        "exclude_systems": [*task.excluded_systems, *(sorted(load) if _is_hard(task) else ())],
-        "kind": task.kind,
-        "diversity_load": load,
-    }
-    value = decide(task.user, envelope, avoid=never | avoid, **wanted)
-    if value.selected is None and avoid:
-        # Better the same place again than none: what failed there may have passed.
-        value = decide(task.user, envelope, avoid=never, **wanted)
+    value = _decide_for(task, envelope, now=now)
     decision = keep(value, user_id=task.user_id, task=task, purpose=purpose, now=now)
     if value.selected is None:
         return _unschedulable(task, decision, value, now=now, actor=actor)
@@ -227,6 +219,44 @@ def place_task(
         },
     )
     return Placed(decision, attempt, (event,))
+
+
+def _decide_for(task: Task, envelope: EnvelopeValue, *, now: datetime) -> DecisionValue:
+    """Return the decision that heeds the task's history and its group's wish to spread."""
+    load = diversity_load(task)
+    hard = sorted(load) if _is_hard(task) else []
+    never, avoid = _places(task.plan.get("never", [])), _places(task.plan.get("avoid", []))
+    wanted: dict[str, Any] = {"now": now, "kind": task.kind, "diversity_load": load}
+    excluded = [*task.excluded_systems, *hard]
+    value = decide(task.user, envelope, avoid=never | avoid, exclude_systems=excluded, **wanted)
+    if value.selected is None and avoid:
+        # Better the same place again than none: what failed there may have passed.
+        value = decide(task.user, envelope, avoid=never, exclude_systems=excluded, **wanted)
+    crowded = _crowded(value, load)
+    if hard or value.selected is None or value.selected.system not in crowded:
+        return value
+    spread = decide(
+        task.user, envelope, avoid=never | avoid, exclude_systems=[*excluded, *sorted(crowded)], **wanted
+    )
+    if spread.selected is None:
+        return value
+    best_s, spread_s = value.selected.estimates.completion_s, spread.selected.estimates.completion_s
+    if spread_s > best_s * SPREAD_FACTOR + SPREAD_S:
+        return value
+    note = (
+        f"The group prefers distinct systems: {', '.join(sorted(crowded))} already hold more of it, "
+        f"at the cost of {max(0, spread_s - best_s)} s."
+    )
+    return spread.model_copy(update={"warnings": (*spread.warnings, note)})
+
+
+def _crowded(value: DecisionValue, load: Mapping[str, int]) -> set[str]:
+    """Return the systems that hold more of the group than the least used one that is feasible."""
+    feasible = {candidate.system for candidate in value.candidates if candidate.feasible}
+    if not load or not feasible:
+        return set()
+    least = min(load.get(system, 0) for system in feasible)
+    return {system for system in feasible if load.get(system, 0) > least}
 
 
 def diversity_load(task: Task) -> dict[str, int]:
