@@ -45,6 +45,7 @@ def test_a_record_carries_snapshot_health_credit_and_site_facts() -> None:
     assert (record.credit_left, record.credit_granted) == (Decimal(60), Decimal(100))
     assert (record.containers, record.network, record.preparation_s) == (("apptainer",), ("slingshot",), 30)
     assert (record.access_denied, record.blocked, record.software_known) == (None, None, False)
+    assert record.user == "alice"
 
 
 def test_there_is_one_record_for_each_partition_and_account_in_order_of_names() -> None:
