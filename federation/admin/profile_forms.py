@@ -133,7 +133,7 @@ class WindowForm(forms.Form):
             self.window = read(MaintenanceWindow, {**given, "partitions": names}, what="window")
         except InvalidInput as error:
             for where, _, message in error.problems:
-                self.add_error(where.strip("/").split("/")[0] or None, message)
+                self.add_error(where.strip("/").split("/")[0] or "end_at", message)
         return given
 
 
