@@ -26,7 +26,7 @@ class Difference:
 def differences(
     profile: ProfileDocument, probe: Probe, partitions: Sequence[Partition] | None
 ) -> tuple[Difference, ...]:
-    """Return every difference, in the profile's order; partitions are compared where a full probe asked.
+    """Return every difference, partition by partition; these are compared where a full probe asked.
 
     Args:
         profile: the revision in question.

@@ -63,8 +63,12 @@ def _block(text: str, field: str) -> tuple[int | None, int]:
         return None, 0
     for key, value in root.value:
         if key.value == field:
-            end = value.end_mark
-            return key.start_mark.line, end.line + (1 if end.column > 0 else 0)
+            # PyYAML ends a block where the next field begins: what stands between belongs to that one.
+            end = value.end_mark.line + (1 if value.end_mark.column > 0 else 0)
+            lines = text.splitlines()
+            while end > key.start_mark.line + 1 and (not lines[end - 1].strip() or lines[end - 1][0] == "#"):
+                end -= 1
+            return key.start_mark.line, end
     return None, 0
 
 

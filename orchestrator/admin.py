@@ -28,7 +28,17 @@ class TaskAdmin(ReadOnlyAdmin):
 class AttemptAdmin(ReadOnlyAdmin):
     """One try at one placement."""
 
-    list_display = ("handle", "task", "number", "system", "partition", state_label(), "cause", "job_id", "planned_at")
+    list_display = (
+        "handle",
+        "task",
+        "number",
+        "system",
+        "partition",
+        state_label(),
+        "cause",
+        "job_id",
+        "planned_at",
+    )
     list_select_related = ("task", "system")
     list_filter = ("state", "cause", "system")
     search_fields = ("=handle", "=task__handle", "=job_id", "=submit_key")

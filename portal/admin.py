@@ -44,7 +44,8 @@ class ApiTokenAdmin(ReadOnlyAdmin):
     search_fields = ("=handle", "name", "=user__username")
     json_fields = ("scopes",)
     shown = (
-        "handle", "user", "name", "prefix", "scopes", "created_at", "expires_at", "revoked_at", "last_used_at",
+        "handle", "user", "name", "prefix", "scopes", "created_at", "expires_at", "revoked_at",
+        "last_used_at",
     )  # fmt: skip
 
     @display(description="state", label={"active": "success", "expired": "warning", "revoked": "danger"})  # type: ignore[untyped-decorator]
@@ -73,5 +74,3 @@ class IdempotencyRecordAdmin(ReadOnlyAdmin):
     list_select_related = ("user",)
     search_fields = ("=key", "=user__username")
     shown = ("key", "user", "route", "status", "created_at")
-
-

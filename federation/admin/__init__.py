@@ -1,4 +1,4 @@
-"""The federation in Django's admin: systems and their profiles, connections, allocations, and what was seen."""
+"""The federation in Django's admin: systems and profiles, connections, allocations, what was seen."""
 
 from federation.admin.access import AllocationAdmin, ConnectionAdmin
 from federation.admin.history import ChargeAdmin, EventAdmin, SnapshotAdmin

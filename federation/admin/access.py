@@ -1,5 +1,6 @@
 """Who may reach which system, and what they may spend there."""
 
+import json
 from typing import Any
 
 from django import forms
@@ -24,10 +25,19 @@ def actor_of(request: HttpRequest) -> str:
     return f"user:{request.user.get_username()}"
 
 
+class IndentedJSON(forms.JSONField):
+    """JSON that is shown as a person would write it."""
+
+    def prepare_value(self, value: Any) -> Any:  # Django's signature
+        """Indent what is stored; keep what was typed."""
+        typed = not isinstance(value, dict)
+        return super().prepare_value(value) if typed else json.dumps(value, indent=2, ensure_ascii=False)
+
+
 class ConnectionForm(forms.ModelForm):  # type: ignore[type-arg]  # django-stubs wants the model twice
     """A connection, its settings as JSON that its kind of link understands."""
 
-    settings = forms.JSONField(
+    settings = IndentedJSON(
         required=False,
         widget=UnfoldAdminTextareaWidget(attrs={"class": "facet-code", "rows": 12, "spellcheck": "false"}),
         help_text='A JSON object. This host: {"run_as": "alice"} or {"become": {…}}, and "env". '

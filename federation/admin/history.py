@@ -51,7 +51,15 @@ class EventAdmin(ReadOnlyAdmin):
 class SnapshotAdmin(ReadOnlyAdmin):
     """What each probe of a system brought."""
 
-    list_display = ("handle", "system", "taken_at", state_label("availability"), "is_full", "seconds", "error")
+    list_display = (
+        "handle",
+        "system",
+        "taken_at",
+        state_label("availability"),
+        "is_full",
+        "seconds",
+        "error",
+    )
     list_select_related = ("system", "connection")
     list_filter = ("system", "availability", "is_full")
     search_fields = ("=handle",)
@@ -68,7 +76,8 @@ class SnapshotAdmin(ReadOnlyAdmin):
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Snapshot]:
         """Return the rows without their compressed bodies."""
-        return super().get_queryset(request).defer("body")
+        found: QuerySet[Snapshot] = super().get_queryset(request)
+        return found.defer("body")
 
 
 @admin.register(Charge)

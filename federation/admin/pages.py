@@ -10,6 +10,17 @@ from federation.profile_edit import DiffLine, counts, diff
 from federation.selectors import probe_of
 from providers.types import Partition
 
+_COUNTED = {
+    "nodes": "nodes",
+    "nodes_usable": "usable",
+    "gpus": "GPUs",
+    "gpus_free": "free",
+    "cpus": "CPUs",
+    "cpus_free": "free",
+    "running": "jobs running",
+    "pending": "waiting",
+}
+
 
 @dataclass(frozen=True, slots=True)
 class Revision:
@@ -94,7 +105,7 @@ def probe_shown(system: System, snapshot: Snapshot) -> ProbeShown:
         scheduler=snapshot.scheduler,
         error=snapshot.error,
         warnings=probe.warnings if probe else (),
-        counts=tuple((name.replace("_", " "), number) for name, number in snapshot.counts.items()),
+        counts=tuple((_COUNTED[name], snapshot.counts[name]) for name in _COUNTED if name in snapshot.counts),
         differences=differences(profile, probe, table) if profile and probe else (),
     )
 

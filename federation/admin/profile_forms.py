@@ -1,6 +1,7 @@
 """The forms of a system's page: its profile as YAML, announced downtime, and why it is disabled."""
 
 import hashlib
+import re
 from typing import Any
 
 from django import forms
@@ -14,6 +15,7 @@ from providers.errors import InvalidInput, ProfileInvalid
 from providers.reading import read
 
 _MAX_BYTES = 512 * 1024
+_LINE = re.compile(r"line (\d+)")
 
 
 def fingerprint(text: str) -> str:
@@ -35,7 +37,13 @@ class ProfileForm(forms.Form):
         strip=False,
         required=False,
         widget=UnfoldAdminTextareaWidget(
-            attrs={"class": "facet-code", "rows": 34, "spellcheck": "false", "wrap": "off"}
+            attrs={
+                "class": "facet-code",
+                "rows": 34,
+                "spellcheck": "false",
+                "wrap": "off",
+                "data-numbered": "",
+            }
         ),
     )
     file = forms.FileField(
@@ -73,7 +81,9 @@ class ProfileForm(forms.Form):
             self.add_error("text", [message for _, _, message in fault.problems])
             return given
         if self.system is not None and document.system != self.system.slug:
-            message = f"line 1: `system: {document.system}` is not this system; write `system: {self.system.slug}`"
+            message = (
+                f"line 1: `system: {document.system}` is not this system; write `system: {self.system.slug}`"
+            )
             self.add_error("text", message)
         elif self.system is None and System.objects.filter(slug=document.system).exists():
             self.add_error("text", f"There is a system `{document.system}` already; edit it on its own page.")
@@ -88,6 +98,13 @@ class ProfileForm(forms.Form):
             return str(body.decode("utf-8-sig"))
         except UnicodeDecodeError as error:
             raise ValidationError({"file": f"This file is not UTF-8 text: {error.reason}."}) from None
+
+    @property
+    def faults(self) -> list[tuple[int | None, str]]:
+        """Return what is wrong with the text, each fault with its line where it names one."""
+        found = [str(message) for message in self.errors.get("text", ())]
+        placed = [(_LINE.match(message), message) for message in found]
+        return [(int(place[1]) if place else None, message) for place, message in placed]
 
     @property
     def was_reviewed(self) -> bool:

@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from django.db.models import Model, QuerySet
+from django.db.models import Model
 from django.http import HttpRequest
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
@@ -49,7 +49,8 @@ def state_label(field: str = "state") -> Callable[[Model], str]:
 class ReadOnlyAdmin(ModelAdmin):  # type: ignore[misc]  # unfold has no types
     """Rows of history: staff with permission may look; nobody may add, change or delete."""
 
-    actions = None
+    actions: tuple[str, ...] | None = None
+    ordering = ("-pk",)
     show_full_result_count = False
     paginator = InfinitePaginator
     list_per_page = 50
@@ -80,7 +81,3 @@ class ReadOnlyAdmin(ModelAdmin):  # type: ignore[misc]  # unfold has no types
     def get_readonly_fields(self, request: HttpRequest, obj: Model | None = None) -> list[Any]:
         """Return all of them."""
         return self.get_fields(request, obj)
-
-    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
-        """Return the rows, newest first."""
-        return super().get_queryset(request).order_by("-pk")  # type: ignore[no-any-return]

@@ -1,5 +1,6 @@
-"""One system's page: its profile as YAML, reviewed before it is stored; probe, roll back, disable, downtime."""
+"""One system's page: its profile as YAML, reviewed before it is stored; probe, disable, downtime."""
 
+from time import sleep
 from typing import Any
 
 from django.contrib import admin, messages
@@ -17,10 +18,11 @@ from federation.admin import pages
 from federation.admin.access import actor_of
 from federation.admin.profile_forms import DisableForm, ProfileForm, WindowForm, fingerprint
 from federation.admin.readonly import state_label
-from federation.models import SiteProfile, System
+from federation.models import SiteProfile, Snapshot, System
 from federation.profile_edit import with_maintenance
 from federation.services import roll_back, set_enabled, store_profile
 
+_TURNS, _TURN_S = 20, 0.25
 _START = "system: \nname: \ncentre: \narchitecture: x86_64\n\nnode_types: {}\n\npartitions:\n  \n"
 
 
@@ -28,7 +30,15 @@ _START = "system: \nname: \ncentre: \narchitecture: x86_64\n\nnode_types: {}\n\n
 class SystemAdmin(ModelAdmin):  # type: ignore[misc]  # unfold has no types
     """Systems. A profile is never edited in place: every stored text is a new revision."""
 
-    list_display = ("slug", "name", "centre", state_label("health"), "revision", "last_probe_at", "is_enabled")
+    list_display = (
+        "slug",
+        "name",
+        "centre",
+        state_label("health"),
+        "revision",
+        "last_probe_at",
+        "is_enabled",
+    )
     list_select_related = ("profile",)
     list_filter = ("health", "is_enabled")
     search_fields = ("slug", "name", "centre")
@@ -107,7 +117,9 @@ class SystemAdmin(ModelAdmin):  # type: ignore[misc]  # unfold has no types
             initial={**_filled(system, text), "note": note, "reviewed": fingerprint(text)},
         )
         if "_store" in request.POST:
-            messages.warning(request, "Not stored yet: this difference was not shown before. Look, then store.")
+            messages.warning(
+                request, "Not stored yet: this difference was not shown before. Look, then store."
+            )
         return self._editor(request, system, reviewed, lines=lines, is_reviewed=True)
 
     def _store(self, request: HttpRequest, form: ProfileForm) -> HttpResponse:
@@ -136,6 +148,7 @@ class SystemAdmin(ModelAdmin):  # type: ignore[misc]  # unfold has no types
         may_change = self.has_change_permission(request, system) if system else True
         context = {
             "form": form,
+            "faults": form.faults if form.is_bound else (),
             "lines": lines,
             "is_reviewed": is_reviewed,
             "may_change": may_change,
@@ -190,9 +203,10 @@ class SystemAdmin(ModelAdmin):  # type: ignore[misc]  # unfold has no types
     def probe_view(self, request: HttpRequest, pk: int) -> HttpResponse:
         """Ask the site now, within the profile's own deadline, and show what came back."""
         system = self._system(request, pk, to_change=True)
-        snapshot = collector.refresh(system.pk, now=timezone.now(), force_full=True)
+        snapshot = _probed(system)
         if snapshot is None:
-            messages.warning(request, _why_not_probed(system))
+            busy = f"{system.name} is being probed at this moment; try again in a few seconds."
+            messages.warning(request, _cannot_be_probed(system) or busy)
             return self._to(system)
         return HttpResponseRedirect(reverse("admin:federation_system_probed", args=(pk, snapshot.handle)))
 
@@ -217,7 +231,9 @@ class SystemAdmin(ModelAdmin):  # type: ignore[misc]  # unfold has no types
             place = request.POST.get("remove", "")
             if place.isdecimal() and int(place) < len(kept):
                 gone = kept.pop(int(place))
-                return self._review_windows(request, system, kept, f"no downtime at {gone.start_at:%Y-%m-%d %H:%M}")
+                return self._review_windows(
+                    request, system, kept, f"no downtime at {gone.start_at:%Y-%m-%d %H:%M}"
+                )
             if is_adding and form.is_valid() and form.window:
                 kept.append(form.window)
                 note = f"downtime at {form.window.start_at:%Y-%m-%d %H:%M}: {form.window.reason}"
@@ -298,9 +314,20 @@ def _filled(system: System | None, text: str) -> dict[str, Any]:
     return {"text": text, "base": revision}
 
 
-def _why_not_probed(system: System) -> str:
+def _probed(system: System) -> Snapshot | None:
+    """Probe in full; where a worker is at it just now, wait for it a little and take the next turn."""
+    for _ in range(_TURNS):
+        snapshot = collector.refresh(system.pk, now=timezone.now(), force_full=True)
+        if snapshot is not None or _cannot_be_probed(system):
+            return snapshot
+        sleep(_TURN_S)
+    return None
+
+
+def _cannot_be_probed(system: System) -> str:
+    """Return why a probe would not even be tried; empty when it would."""
     if not system.is_enabled:
         return f"{system.name} is disabled; enable it first."
     if not system.connections.filter(state="active").exists():
         return f"Nobody has a working connection to {system.name}; add one under Connections."
-    return f"{system.name} is being probed at this moment; try again in a few seconds."
+    return ""

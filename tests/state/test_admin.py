@@ -1,4 +1,4 @@
-"""The admin: profiles are reviewed before they are stored, history is only read, and no page shows a secret."""
+"""The admin: profiles are reviewed before they are stored, history is read only, no secret is shown."""
 
 from datetime import UTC, datetime, timedelta
 from html import unescape
@@ -19,8 +19,8 @@ from federation.profile_yaml import read_profile
 from federation.services import allocate, connect, store_profile
 from orchestrator.models import Envelope
 from portal.models import ApiToken, IdempotencyRecord
-from portal.tokens import digest, issue_token
 from portal.skills.registry import Scope
+from portal.tokens import digest, issue_token
 from tests.state.conftest import Sites
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -83,7 +83,8 @@ def test_the_page_of_a_system_shows_its_text_and_how_it_stands(admin: Client, de
 def test_every_fault_stands_at_the_field_with_its_line_and_column(admin: Client, delta: System) -> None:
     page = _text(_review(admin, delta, TEXT.replace("max_nodes: 4", "max_nodes: 0, qoss: x")))
 
-    assert "line 6, column 9: must be at least 1, not `0`" in page
+    assert 'data-line="6">line 6, column 9: must be at least 1, not `0`</a>' in page
+    assert "2 faults to correct:" in page
     assert "line 6, column 23: Unknown field `qoss`. Did you mean `qos`?" in page
     assert "Store as revision" not in page
     assert SiteProfile.objects.count() == 1
@@ -327,7 +328,7 @@ def test_probing_now_shows_what_came_back_and_where_the_profile_differs(
     assert system.snapshots.count() == before + 1
     assert "Where the profile says otherwise" in page
     assert '<span class="facet-state online">available</span>' in page
-    assert "nodes usable" in page
+    assert "</strong> usable" in page
     assert "<code>partitions.gpuA100x8</code></th><td>not listed</td>" in page
 
 
@@ -437,9 +438,7 @@ def test_a_connection_is_made_through_its_verb(admin: Client, delta: System, ali
 def test_settings_are_held_against_the_kind_of_link(
     admin: Client, delta: System, alice: User, changes: dict[str, str], said: str
 ) -> None:
-    page = _text(
-        admin.post(reverse("admin:federation_connection_add"), _connection(alice, delta, **changes))
-    )
+    page = _text(admin.post(reverse("admin:federation_connection_add"), _connection(alice, delta, **changes)))
 
     assert said in page
     assert Connection.objects.count() == 0
@@ -503,8 +502,8 @@ def history(delta: System, alice: User, now: datetime) -> str:
         handle=new_handle("env", now), user=alice, source="user", body={"gpus": {"min": 1}}, created_at=now
     )
     IdempotencyRecord.objects.create(
-        user=alice, key="k1", route="tokens", body_digest="d" * 64, status=201, created_at=now, started_at=now,
-        body={"token": "facet_replayed_secret"}, headers={},
+        user=alice, key="k1", route="tokens", body_digest="d" * 64, status=201, created_at=now,
+        started_at=now, body={"token": "facet_replayed_secret"}, headers={},
     )  # fmt: skip
     return secret
 

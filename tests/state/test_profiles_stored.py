@@ -36,9 +36,7 @@ def test_the_first_profile_makes_the_system_and_has_it_probed_in_full(now: datet
     assert (system.next_probe_at, system.last_full_probe_at) == (now, None)
     assert (profile.revision, profile.text, profile.note, profile.created_by) == (1, TEXT, "first", alice)
     assert ProfileDocument.model_validate(profile.document) == read_profile(TEXT)
-    assert _events() == [
-        ("profile.changed", "user:alice", {"revision": 1, "was": None, "note": "first"})
-    ]
+    assert _events() == [("profile.changed", "user:alice", {"revision": 1, "was": None, "note": "first"})]
 
 
 def test_a_changed_text_is_the_next_revision_and_the_old_one_stays(now: datetime) -> None:
@@ -68,9 +66,9 @@ def test_a_changed_comment_alone_is_a_revision_for_the_text_is_kept(now: datetim
 
 
 def test_revision_and_event_come_together_or_not_at_all(now: datetime) -> None:
-    with pytest.raises(RuntimeError, match="afterwards"), transaction.atomic():
+    with transaction.atomic():
         _store(TEXT, now)
-        raise RuntimeError("afterwards")
+        transaction.set_rollback(True)
 
     assert (System.objects.count(), SiteProfile.objects.count(), Event.objects.count()) == (0, 0, 0)
 
@@ -206,14 +204,14 @@ def test_checking_prints_file_line_and_column_of_every_fault_and_stores_nothing(
 
     assert out.getvalue() == "a.yaml: ok (1 partitions)\n"
     assert err.getvalue().splitlines() == [
-        "b.yaml: line 3, column 1: write x86_64, aarch64 or ppc64le, not `arm`. Known: aarch64, ppc64le, x86_64",
+        "b.yaml: line 3, column 1: write x86_64, aarch64 or ppc64le, not `arm`",
         "b.yaml: line 5, column 8: must be at least 1, not `0`",
     ]
     assert System.objects.count() == 0
 
 
 def test_a_folder_without_profiles_and_a_file_that_is_not_there_are_faults(tmp_path: Path) -> None:
-    with pytest.raises(CommandError, match="no .yaml files here"):
+    with pytest.raises(CommandError, match=r"no \.yaml files here"):
         _call("load_profiles", str(tmp_path))
     with pytest.raises(CommandError, match="No such file"):
         _call("load_profiles", str(tmp_path / "nowhere.yaml"))
