@@ -112,7 +112,8 @@ def test_every_fault_is_told_in_the_order_of_the_text() -> None:
         (
             "/system",
             (
-                "line 1, column 1: write 2 to 40 lower-case letters, digits and dashes, beginning with a letter,"
+                "line 1, column 1: write 2 to 40 lower-case letters, digits and dashes,"
+                " beginning with a letter,"
                 " not `Delta!`"
             ),
         ),
