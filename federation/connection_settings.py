@@ -1,4 +1,4 @@
-"""What each kind of link may be told, checked before it is kept. Pure."""
+"""What each kind of link may be told, checked before it is kept."""
 
 import re
 from collections.abc import Mapping

@@ -48,8 +48,13 @@ def _release(attempt: str = "att_1") -> Charge | None:
 
 
 def _totals(allocation: Allocation) -> tuple[Decimal, Decimal]:
+    """Return what is reserved and what is used."""
     allocation.refresh_from_db()
     return (allocation.reserved, allocation.used)
+
+
+def _are(reserved: str, used: str) -> tuple[Decimal, Decimal]:
+    return (Decimal(reserved), Decimal(used))
 
 
 def _lines() -> list[tuple[str, str, Decimal]]:
@@ -61,7 +66,7 @@ def test_reserving_holds_the_amount(allocation: Allocation) -> None:
 
     assert line is not None
     assert (line.kind, line.amount, line.at) == ("reserve", Decimal("2.5"), NOW)
-    assert _totals(allocation) == (Decimal("2.5"), 0)
+    assert _totals(allocation) == _are("2.5", "0")
 
 
 def test_settling_books_the_cost_and_gives_back_what_was_held(allocation: Allocation) -> None:
@@ -69,7 +74,7 @@ def test_settling_books_the_cost_and_gives_back_what_was_held(allocation: Alloca
 
     _settle("1.25")
 
-    assert _totals(allocation) == (0, Decimal("1.25"))
+    assert _totals(allocation) == _are("0", "1.25")
     assert _lines() == [("att_1", "reserve", Decimal("2.5")), ("att_1", "settle", Decimal("1.25"))]
 
 
@@ -78,7 +83,7 @@ def test_an_attempt_may_cost_more_than_was_held(allocation: Allocation) -> None:
 
     _settle("3")
 
-    assert _totals(allocation) == (0, 3)
+    assert _totals(allocation) == _are("0", "3")
 
 
 def test_releasing_gives_back_all_of_it(allocation: Allocation) -> None:
@@ -89,7 +94,7 @@ def test_releasing_gives_back_all_of_it(allocation: Allocation) -> None:
 
     assert line is not None
     assert (line.kind, line.amount) == ("release", Decimal("2.5"))
-    assert _totals(allocation) == (1, 0)
+    assert _totals(allocation) == _are("1", "0")
 
 
 @pytest.mark.parametrize("first", ["settle", "release"])
@@ -110,13 +115,13 @@ def test_a_second_reservation_of_one_attempt_is_refused_and_changes_nothing(allo
     with pytest.raises(IntegrityError), transaction.atomic():
         _reserve(allocation, "2")
 
-    assert _totals(allocation) == (2, 0)
+    assert _totals(allocation) == _are("2", "0")
 
 
 def test_an_ending_without_a_beginning_does_nothing(allocation: Allocation) -> None:
     assert _settle("1", "att_9") is None
     assert _release("att_9") is None
-    assert (_totals(allocation), _lines()) == ((0, 0), [])
+    assert (_totals(allocation), _lines()) == (_are("0", "0"), [])
 
 
 @pytest.mark.parametrize("amount", ["0", "-1"])

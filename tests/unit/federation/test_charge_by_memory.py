@@ -17,7 +17,7 @@ KIND = NodeKind(
 )
 
 
-def _charge(rule: dict[str, Any], *, exclusive: bool = False, **layout: int) -> Decimal:
+def _charge(rule: dict[str, Any], *, exclusive: bool = False, **layout: Any) -> Decimal:
     profile = a_profile(partitions={"gpu": {"charge": {"unit": "SU", **rule}, "exclusive": exclusive}})
     prepared = prepare(profile, a_probe(), None)
     (record,) = records(prepared, Access(is_connected=True), Standing(Health.ONLINE))
@@ -40,7 +40,7 @@ DELTA = {"per_gpu": 1, "per_cpu": "0.0625", "per_gib": "0.015625", "combine": "m
     ],
     ids=["the GPU", "its CPUs", "its memory", "the memory of both nodes"],
 )
-def test_the_largest_share_of_a_node_is_charged(layout: dict[str, int], amount: str) -> None:
+def test_the_largest_share_of_a_node_is_charged(layout: dict[str, Any], amount: str) -> None:
     assert _charge(DELTA, **layout) == Decimal(amount)
 
 

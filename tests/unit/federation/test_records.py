@@ -18,7 +18,8 @@ ONLINE = Standing(Health.ONLINE, snapshot_id="snap_1", observed_at=NOW)
 
 def _access(**changes: Any) -> Access:
     held = {"x-gpu": Credit("SU", Decimal(100), Decimal(60))}
-    return Access(**{"is_connected": True, "remote_user": "alice", "credits": held} | changes)
+    given: dict[str, Any] = {"is_connected": True, "remote_user": "alice", "credits": held}
+    return Access(**given | changes)
 
 
 def _record(
