@@ -35,7 +35,8 @@ def _instead(fix: str) -> Callable[[object, Mapping[str, Any]], str]:
 def _choice(given: object, context: Mapping[str, Any]) -> str:
     known = [word.strip(" '") for word in str(context["expected"]).replace(" or ", ",").split(",")]
     words = ", ".join(known[:-1]) + f" or {known[-1]}" if len(known) > 1 else known[0]
-    return f"write {words}, not {_shown(given)}.{nearest(str(given), known)}".rstrip(".")
+    hint = nearest(str(given), known)
+    return f"write {words}, not {_shown(given)}" + (f".{hint}" if "Did you mean" in hint else "")
 
 
 def _bound(word: str, key: str) -> Callable[[object, Mapping[str, Any]], str]:
@@ -84,7 +85,7 @@ _WORDS: Mapping[str, Callable[[object, Mapping[str, Any]], str]] = {
     "greater_than_equal": _bound("at least", "ge"),
     "greater_than": _bound("more than", "gt"),
     "less_than_equal": _bound("at most", "le"),
-    "string_too_long": lambda given, context: f"must have at most {context['max_length']} characters",
-    "string_too_short": lambda given, context: "must not be empty",
-    "too_short": lambda given, context: "must not be empty",
+    "string_too_long": lambda _, context: f"must have at most {context['max_length']} characters",
+    "string_too_short": lambda *_: "must not be empty",
+    "too_short": lambda *_: "must not be empty",
 }

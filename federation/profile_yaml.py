@@ -83,10 +83,10 @@ def _parsed(text: str) -> tuple[yaml.Node | None, Any]:
     """Return the tree with its places, and what it holds."""
     loader = _Loader(text)
     try:
-        root = loader.get_single_node()  # type: ignore[no-untyped-call]  # PyYAML has no types here
-        return root, loader.construct_document(root) if root is not None else None  # type: ignore[no-untyped-call]
+        root = loader.get_single_node()
+        return root, loader.construct_document(root) if root is not None else None
     finally:
-        loader.dispose()  # type: ignore[no-untyped-call]
+        loader.dispose()
 
 
 def _yaml_words(error: yaml.MarkedYAMLError) -> str:

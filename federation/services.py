@@ -2,7 +2,7 @@
 
 from datetime import datetime
 from decimal import Decimal
-from typing import Any
+from typing import Any, Literal
 
 from django.contrib.auth.models import AbstractBaseUser
 from django.db import transaction
@@ -121,6 +121,13 @@ def connect(
         },
     )
     return connection
+
+
+def set_connection_state(
+    connection: Connection, state: Literal["active", "disabled"], *, reason: str
+) -> None:
+    """Take a connection out of use, or use it again; running work is watched either way."""
+    Connection.objects.filter(pk=connection.pk).update(state=state, state_reason=reason[:300])
 
 
 def allocate(

@@ -1,4 +1,4 @@
-"""Whatever is written, reading a profile ends in a value or in faults with places; and what is read comes back."""
+"""Whatever is written, reading a profile ends in a value or in faults with places."""
 
 import json
 import string
@@ -58,19 +58,25 @@ def test_what_is_written_is_what_is_read(document: dict[str, object]) -> None:
     assert ProfileDocument.model_validate_json(read.model_dump_json()) == read
 
 
-def _faults_have_places(text: str) -> None:
-    lines = text.count("\n") + 1
+def _faults(text: str) -> ProfileInvalid | None:
     try:
         read_profile(text)
     except ProfileInvalid as fault:
-        assert fault.problems != ()
-        for _, code, message in fault.problems:
-            place = message.split(":", 1)[0]
-            line, column = (int(word.split()[1]) for word in place.split(", "))
-            assert code != ""
-            assert 1 <= line <= lines + 1
-            assert column >= 1
-        assert (fault.facts["line"], fault.facts["column"]) >= (1, 1)
+        return fault
+    return None
+
+
+def _faults_have_places(text: str) -> None:
+    fault = _faults(text)
+    if fault is None:
+        return
+    assert fault.problems != ()
+    for _, code, message in fault.problems:
+        line, column = (int(word.split()[1]) for word in message.split(":", 1)[0].split(", "))
+        assert code != ""
+        assert 1 <= line <= text.count("\n") + 2
+        assert column >= 1
+    assert (fault.facts["line"], fault.facts["column"]) >= (1, 1)
 
 
 @settings(max_examples=60, deadline=None)

@@ -1,6 +1,7 @@
 """Joining profile and probe: which nodes count, as what, and what waits where."""
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -59,7 +60,7 @@ def test_a_node_shared_by_partitions_is_one_node_in_each() -> None:
     ],
 )
 def test_up_means_sometime_and_usable_means_now(
-    changes: dict[str, object], *, is_up: bool, is_usable: bool
+    changes: dict[str, Any], *, is_up: bool, is_usable: bool
 ) -> None:
     view = _view(a_node(**changes))
 
@@ -82,7 +83,7 @@ def test_an_unnamed_gpu_is_the_only_kind_with_that_many() -> None:
     )
 
 
-def _two_kinds_of_four(**partition: object) -> object:
+def _two_kinds_of_four(**partition: object) -> PreparedSystem:
     kinds = {
         "g": {"cpus": 64, "memory_mib": 1, "gpus": 4, "gpu": "a100", "gpu_memory_mib": "40G"},
         "h": {"cpus": 64, "memory_mib": 1, "gpus": 4, "gpu": "h100", "gpu_memory_mib": "80G"},

@@ -111,8 +111,11 @@ def test_every_fault_is_told_in_the_order_of_the_text() -> None:
     assert found == [
         (
             "/system",
-            "line 1, column 1: write 2 to 40 lower-case letters, digits and dashes, beginning with a letter,"
-            " not `Delta!`",
+            (
+                "line 1, column 1: write 2 to 40 lower-case letters, digits and dashes,"
+                " beginning with a letter,"
+                " not `Delta!`"
+            ),
         ),
         ("/name", "line 2, column 1: must not be empty"),
         (
@@ -154,7 +157,10 @@ def test_names_that_do_not_agree_are_found_where_they_stand() -> None:
         ("gpu: a100", "line 5, column 35: names a GPU, but `gpus` (how many a node has) is 0"),
         (
             "gpus: 4, gpu: A100",
-            "line 5, column 44: write the canonical word a100; the scheduler's own spelling goes to gpu_spelling",
+            (
+                "line 5, column 44: write the canonical word a100;"
+                " the scheduler's own spelling goes to gpu_spelling"
+            ),
         ),
     ],
 )
@@ -173,8 +179,10 @@ def test_a_gpu_nobody_has_heard_of_may_be_named() -> None:
     [
         (
             "{start_at: 2027-01-01, end_at: 2027-01-02T00:00:00Z}",
-            "line 7, column 6: write an instant with its time zone, such as 2027-01-31T08:00:00Z,"
-            " not `2027-01-01`",
+            (
+                "line 7, column 6: write an instant with its time zone, such as 2027-01-31T08:00:00Z,"
+                " not `2027-01-01`"
+            ),
         ),
         (
             "{start_at: 2027-01-02T00:00:00Z, end_at: 2027-01-01T00:00:00Z}",
@@ -200,8 +208,10 @@ def test_a_maintenance_window_has_two_instants_in_order(window: str, message: st
         (HEAD + "? [a]: b\n", "line 4, column 3: a key must be a plain word"),
         (
             HEAD + "a: b: c\n",
-            "line 4, column 5: mapping values are not allowed here; quote a text that holds `: `,"
-            " and check the indentation",
+            (
+                "line 4, column 5: mapping values are not allowed here; quote a text that holds `: `,"
+                " and check the indentation"
+            ),
         ),
         (HEAD + "a: [1\n", "line 5, column 1: expected ',' or ']', but got '<stream end>'"),
         ("system: de\x07lta", "line 1, column 11: the character U+0007 is not allowed in YAML"),

@@ -2,6 +2,7 @@
 
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -102,8 +103,8 @@ def _rate(entry: PartitionProfile) -> tuple[Decimal, Decimal, Decimal]:
 def test_interactive_costs_double_and_preemptible_half_on_delta() -> None:
     delta = _ready("delta").partitions
 
-    assert _rate(delta["gpuA100x4"]) == (0, 1, Decimal("0.0625"))
-    assert _rate(delta["gpuA100x4-interactive"]) == (0, 2, Decimal("0.1250"))
+    assert _rate(delta["gpuA100x4"]) == (Decimal(0), Decimal(1), Decimal("0.0625"))
+    assert _rate(delta["gpuA100x4-interactive"]) == (Decimal(0), Decimal(2), Decimal("0.125"))
     assert _rate(delta["gpuA100x4-preempt"])[1] == Decimal("0.5")
     assert _rate(delta["gpuA40x4"])[1] == Decimal("0.5")
     assert _rate(delta["gpuA100x8"])[1] == Decimal("1.5")
@@ -131,8 +132,8 @@ def test_vista_charges_nodes_and_is_asked_for_neither_memory_nor_gpus() -> None:
 
 def test_perlmutter_is_asked_for_qos_and_constraint_and_no_partition() -> None:
     perlmutter = _ready("perlmutter")
-    environment = {"modules": [], "conda": None, "variables": {}, "setup": []}
-    spec = {
+    environment: dict[str, Any] = {"modules": [], "conda": None, "variables": {}, "setup": []}
+    spec: dict[str, Any] = {
         "environment": environment,
         "command": ["true"],
         "script": None,

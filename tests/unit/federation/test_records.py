@@ -17,8 +17,9 @@ ONLINE = Standing(Health.ONLINE, snapshot_id="snap_1", observed_at=NOW)
 
 
 def _access(**changes: Any) -> Access:
-    credits = {"x-gpu": Credit("SU", Decimal(100), Decimal(60))}
-    return Access(**{"is_connected": True, "remote_user": "alice", "credits": credits} | changes)
+    held = {"x-gpu": Credit("SU", Decimal(100), Decimal(60))}
+    given: dict[str, Any] = {"is_connected": True, "remote_user": "alice", "credits": held}
+    return Access(**given | changes)
 
 
 def _record(
@@ -45,12 +46,13 @@ def test_a_record_carries_snapshot_health_credit_and_site_facts() -> None:
     assert (record.credit_left, record.credit_granted) == (Decimal(60), Decimal(100))
     assert (record.containers, record.network, record.preparation_s) == (("apptainer",), ("slingshot",), 30)
     assert (record.access_denied, record.blocked, record.software_known) == (None, None, False)
+    assert record.user == "alice"
 
 
 def test_there_is_one_record_for_each_partition_and_account_in_order_of_names() -> None:
-    credits = {account: Credit("SU", None, None) for account in ("y-gpu", "x-cpu")}
+    held = {account: Credit("SU", None, None) for account in ("y-gpu", "x-cpu")}
 
-    found = records(prepare(a_profile(), a_probe(), None), _access(credits=credits), ONLINE)
+    found = records(prepare(a_profile(), a_probe(), None), _access(credits=held), ONLINE)
 
     assert [record.key[1:] for record in found] == [
         ("cpu", "x-cpu"),
