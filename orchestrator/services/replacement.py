@@ -36,14 +36,14 @@ def reconsider(task: Task, *, now: datetime) -> bool:
     if attempt is None or attempt.cancel_requested_at is not None:
         Task.objects.filter(pk=task.pk).update(due_at=None)
         return False
-    value = decide(
-        task.user,
-        EnvelopeValue.model_validate(task.envelope.body),
-        now=now,
-        exclude_systems=task.excluded_systems,
-        kind=task.kind,
-    )
+    envelope = EnvelopeValue.model_validate(task.envelope.body)
+    wanted: dict[str, Any] = {"now": now, "exclude_systems": task.excluded_systems, "kind": task.kind}
+    value = decide(task.user, envelope, **wanted)
     current_s = _remaining_s(attempt, value, now=now)
+    if _waited_s(attempt, now=now) > int(attempt.predicted["wait_s"]["p90"]):
+        # A fresh job might start here at once, as this one should have: only other places can help it.
+        here = (attempt.system.slug, attempt.partition, attempt.account)
+        value = decide(task.user, envelope, avoid=frozenset({here}), **wanted)
     best = value.selected
     moves = (
         best is not None
@@ -75,7 +75,7 @@ def _remaining_s(attempt: Attempt, value: DecisionValue, *, now: datetime) -> in
     """
     predicted = attempt.predicted
     run_s = int(predicted["completion_s"]) - int(predicted["wait_s"]["p50"])
-    waited_s = max(0, round((now - (attempt.submitted_at or attempt.planned_at)).total_seconds()))
+    waited_s = _waited_s(attempt, now=now)
     known: list[int] = []
     if attempt.expected_start_at is not None:
         known.append(max(0, round((attempt.expected_start_at - now).total_seconds())) + run_s)
@@ -88,3 +88,7 @@ def _remaining_s(attempt: Attempt, value: DecisionValue, *, now: datetime) -> in
         known.append(max(0, p90_s - waited_s) + run_s)
     # What has outlived its own p90 was misjudged: expect it to wait as long again.
     return max(min(known), waited_s + run_s) if waited_s > p90_s else min(known)
+
+
+def _waited_s(attempt: Attempt, *, now: datetime) -> int:
+    return max(0, round((now - (attempt.submitted_at or attempt.planned_at)).total_seconds()))
