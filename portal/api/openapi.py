@@ -97,7 +97,7 @@ class _Schemas:
         for inner, content in schema.get("$defs", {}).items():
             self.kept[names[inner]] = _renamed(content, names)
         own = {key: value for key, value in schema.items() if key != "$defs"}
-        kept_as = self._name(name, schema)
+        kept_as = self._name(name, own)
         self.kept[kept_as] = _renamed(own, names)
         return {"$ref": f"#/components/schemas/{kept_as}"}
 
@@ -262,21 +262,22 @@ def _title(name: str) -> str:
     return "".join(word.title() for word in name.split("_"))
 
 
+_GOOD: Mapping[int, str] = {
+    200: "The answer.",
+    201: "It exists: handed to its site, or known to fit nowhere.",
+    202: "It exists; handing it to its site outlasts the wait.",
+}
+
+
 def _skill(one: Skill, operation: str, given: Json, schemas: _Schemas) -> Json:
     answer = schemas.add(one.schema_out(), one.output.__name__)
     parameters = _shared(
         "Full", *(("Wait",) if one.waits else ()), *(("IdempotencyKey",) if one.creates else ())
     )
-    good = {"description": "The answer.", **_content(answer)}
+    good = _content(answer)
     if one.creates:
         good["headers"] = _created_headers()
-    responses: Json = {"200": good}
-    if one.name == "submit_task":
-        responses = {
-            "201": {**good, "description": "The task exists and has been placed and handed to its site, or "
-                    "fits nowhere."},
-            "202": {**good, "description": "The task exists; its dispatch outlasts the wait."},
-        }  # fmt: skip
+    responses: Json = {str(status): {**good, "description": _GOOD[status]} for status in one.statuses}
     return {
         "operationId": operation,
         "tags": ["skills"],
