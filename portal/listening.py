@@ -6,6 +6,7 @@ database: it connects again and catches up.
 """
 
 import asyncio
+import contextlib
 import logging
 import threading
 from collections import deque
@@ -14,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import psycopg
-from django.db import DatabaseError, connection
+from django.db import Error, connection
 
 from federation.models import Event, EventPosition
 from orchestrator.selectors import show_event
@@ -114,12 +115,12 @@ class Listener:
         while not self.stopping:
             try:
                 self._listen()
-            except (DatabaseError, psycopg.Error) as error:
+            except (Error, psycopg.Error) as error:
                 _log.warning("events cannot be heard just now: %s", error)
-                connection.close()
+                _let_go()
                 if not self.stopping:
                     threading.Event().wait(_PAUSE_S)
-        connection.close()
+        _let_go()
 
     def _listen(self) -> None:
         with psycopg.connect(autocommit=True, **_where()) as heard:
@@ -153,6 +154,12 @@ class Listener:
             with self._news:
                 self._ring.clear()
                 self.head = last
+
+
+def _let_go() -> None:
+    """Close the thread's own connection, whatever state it is in."""
+    with contextlib.suppress(Error, psycopg.Error):
+        connection.close()
 
 
 def _where() -> dict[str, Any]:

@@ -1,6 +1,5 @@
 """The OpenAPI 3.1 document, made from the registry of skills and the resources: nothing else is served."""
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -10,12 +9,11 @@ from orchestrator.shown import Timeline
 from portal import tokens
 from portal.api.paging import MAX_LIMIT
 from portal.api.resources import RESOURCES, Resource
+from portal.api.schemas import Json, Schemas
 from portal.api.views import CREATED_BY
 from portal.skills.every import SKILLS
 from portal.skills.registry import Scope, Skill
 from portal.skills.tasks import CancelInput, ReplanInput
-
-Json = dict[str, Any]
 
 INTRODUCTION = """One control plane over many independently run supercomputers.
 
@@ -80,49 +78,9 @@ class SkillShown(BaseModel):
     side_effects: bool
 
 
-class _Schemas:
-    """The shared schemas, by name; two of one name that differ get different names."""
-
-    def __init__(self) -> None:
-        self.kept: dict[str, Json] = {}
-        self._raw: dict[str, str] = {}
-
-    def of(self, model: type[BaseModel], name: str = "") -> Json:
-        """Return a reference to what a model looks like when sent."""
-        return self.add(model.model_json_schema(mode="serialization", by_alias=True), name or model.__name__)
-
-    def add(self, schema: Json, name: str) -> Json:
-        """Keep a schema, its definitions included, and return a reference to it."""
-        names = {inner: self._name(inner, content) for inner, content in schema.get("$defs", {}).items()}
-        for inner, content in schema.get("$defs", {}).items():
-            self.kept[names[inner]] = _renamed(content, names)
-        own = {key: value for key, value in schema.items() if key != "$defs"}
-        kept_as = self._name(name, schema)
-        self.kept[kept_as] = _renamed(own, names)
-        return {"$ref": f"#/components/schemas/{kept_as}"}
-
-    def _name(self, wanted: str, content: Json) -> str:
-        raw, number, name = json.dumps(content, sort_keys=True), 1, wanted
-        while self._raw.get(name, raw) != raw:
-            number += 1
-            name = f"{wanted}{number}"
-        self._raw[name] = raw
-        return name
-
-
-def _renamed(value: Any, names: Mapping[str, str]) -> Any:
-    if isinstance(value, dict):
-        renamed = {key: _renamed(inner, names) for key, inner in value.items()}
-        reference = value.get("$ref")
-        if isinstance(reference, str) and reference.startswith("#/$defs/"):
-            renamed["$ref"] = "#/components/schemas/" + names[reference.removeprefix("#/$defs/")]
-        return renamed
-    return [_renamed(inner, names) for inner in value] if isinstance(value, list) else value
-
-
 def document() -> Json:
     """Return the whole document; the same every time."""
-    schemas = _Schemas()
+    schemas = Schemas()
     schemas.of(Problem)
     paths: dict[str, Json] = {}
     _describe_skills(paths, schemas)
@@ -224,7 +182,7 @@ def _created_headers() -> Json:
     }
 
 
-def _describe_skills(paths: dict[str, Json], schemas: _Schemas) -> None:
+def _describe_skills(paths: dict[str, Json], schemas: Schemas) -> None:
     listed = {
         "type": "object",
         "required": ["results", "next"],
@@ -262,21 +220,22 @@ def _title(name: str) -> str:
     return "".join(word.title() for word in name.split("_"))
 
 
-def _skill(one: Skill, operation: str, given: Json, schemas: _Schemas) -> Json:
+_GOOD: Mapping[int, str] = {
+    200: "The answer.",
+    201: "It exists: handed to its site, or known to fit nowhere.",
+    202: "It exists; handing it to its site outlasts the wait.",
+}
+
+
+def _skill(one: Skill, operation: str, given: Json, schemas: Schemas) -> Json:
     answer = schemas.add(one.schema_out(), one.output.__name__)
     parameters = _shared(
         "Full", *(("Wait",) if one.waits else ()), *(("IdempotencyKey",) if one.creates else ())
     )
-    good = {"description": "The answer.", **_content(answer)}
+    good = _content(answer)
     if one.creates:
         good["headers"] = _created_headers()
-    responses: Json = {"200": good}
-    if one.name == "submit_task":
-        responses = {
-            "201": {**good, "description": "The task exists and has been placed and handed to its site, or "
-                    "fits nowhere."},
-            "202": {**good, "description": "The task exists; its dispatch outlasts the wait."},
-        }  # fmt: skip
+    responses: Json = {str(status): {**good, "description": _GOOD[status]} for status in one.statuses}
     return {
         "operationId": operation,
         "tags": ["skills"],
@@ -295,7 +254,7 @@ def _site(one: Skill) -> Sequence[int]:
     return {"read_log": (502, 503, 504), "wait_for_events": (410,)}.get(one.name, ())
 
 
-def _describe_resource(paths: dict[str, Json], schemas: _Schemas, resource: Resource) -> None:
+def _describe_resource(paths: dict[str, Json], schemas: Schemas, resource: Resource) -> None:
     value = schemas.of(resource.value)
     page = {
         "type": "object",
@@ -341,7 +300,7 @@ def _filters(resource: Resource) -> list[Json]:
     return found
 
 
-def _describe_task_routes(paths: dict[str, Json], schemas: _Schemas) -> None:
+def _describe_task_routes(paths: dict[str, Json], schemas: Schemas) -> None:
     for noun, name in CREATED_BY.items():
         one = SKILLS[name]
         given = schemas.add(one.schema_in(), _title(name) + "Input")
@@ -370,7 +329,7 @@ def _describe_task_routes(paths: dict[str, Json], schemas: _Schemas) -> None:
     }
 
 
-def _describe_tokens(paths: dict[str, Json], schemas: _Schemas) -> None:
+def _describe_tokens(paths: dict[str, Json], schemas: Schemas) -> None:
     given = schemas.add(TypeAdapter(tokens.TokenInput).json_schema(), "TokenInput")
     made = {"description": "The token, with its secret this once.", **_content(schemas.of(tokens.TokenMade))}
     paths["/api/v1/tokens"]["post"] = {

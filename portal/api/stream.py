@@ -113,7 +113,8 @@ def _open(request: HttpRequest) -> Reader:
     check_types(types, pointer="?types")
     check_subject(caller.user, query.get("subject"))
     given = request.META.get("HTTP_LAST_EVENT_ID") or query.get("after")
-    after = selectors.head_cursor() if given is None else _cursor(given)
+    head = selectors.head_cursor()
+    after = head if given is None else min(_cursor(given), head)
     if given is not None:
         check_cursor(after)
     LISTENER.start()

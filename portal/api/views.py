@@ -19,8 +19,18 @@ from portal.api.parsing import read_body
 from portal.api.problems import EditedMeanwhile
 from portal.api.resources import RESOURCES
 from portal.skills.every import SKILLS
-from portal.skills.registry import Answer, Caller, Options, Scope, Skill, describe, described, require, skill
-from portal.skills.tasks import submitted_again
+from portal.skills.registry import (
+    Answer,
+    Call,
+    Caller,
+    Options,
+    Scope,
+    Skill,
+    describe,
+    described,
+    require,
+    skill,
+)
 from providers.errors import InvalidInput, NotFound
 from providers.reading import read
 
@@ -77,6 +87,7 @@ class ApiView(APIView):  # type: ignore[misc]  # no types
         body: Mapping[str, Any],
         work: Callable[[Options], HttpResponse],
         *,
+        resume: Callable[[str, Call], Answer] | None = None,
         options: Options | None = None,
         is_secret: bool = False,
     ) -> HttpResponse:
@@ -90,8 +101,8 @@ class ApiView(APIView):  # type: ignore[misc]  # no types
         if isinstance(begun, idempotency.Kept):
             return _replayed(begun)
         try:
-            if begun.created:
-                response = _answered(submitted_again(self.caller, begun.created, options))
+            if begun.created and resume is not None:
+                response = _answered(resume(begun.created, Call(self.caller, timezone.now(), options)))
             else:
                 noting = Options(full=options.full, wait_s=options.wait_s, created=begun.note)
                 response = work(noting)
@@ -125,7 +136,7 @@ class ApiView(APIView):  # type: ignore[misc]  # no types
 
         if not one.creates:
             return work(options)
-        return self.once(route or f"skills/{one.name}", given, work, options=options)
+        return self.once(route or f"skills/{one.name}", given, work, options=options, resume=one.resume)
 
 
 def parameters_of(one: Skill) -> tuple[str, ...]:

@@ -97,7 +97,7 @@ def _wait(given: WaitInput, call: Call) -> Answer:
     check_subject(user, given.subject)
     until = time.monotonic() + given.timeout_s
     head = selectors.head_cursor()
-    after = head if given.after is None else given.after
+    after = head if given.after is None else min(given.after, head)
     if given.after is not None:
         check_cursor(after)
     is_listening = given.timeout_s > 0 and LISTENER.start()

@@ -4,6 +4,7 @@ from typing import Any
 
 from orchestrator import selectors
 from orchestrator.group_input import GroupInput
+from orchestrator.models import Group
 from orchestrator.services import groups
 from orchestrator.shown import GroupShown
 from portal.skills.registry import Answer, Call, Scope, Skill, register
@@ -45,7 +46,16 @@ def _submit_group(given: GroupGiven, call: Call) -> Answer:
         created=call.options.created,
     )
     made.group.refresh_from_db()
-    shown = selectors.show_group(made.group)
+    return _answer(made.group, call)
+
+
+def _submit_again(handle: str, call: Call) -> Answer:
+    """Return the answer to a submission whose group exists, but whose first answer was never given."""
+    return _answer(groups.find_group(call.caller.user, handle), call)
+
+
+def _answer(group: Group, call: Call) -> Answer:
+    shown = selectors.show_group(group)
     more = None
     if shown.children and len(shown.children) > _CHILDREN_SHOWN and not call.options.full:
         more = f"/api/v1/tasks?group={shown.id}"
@@ -64,6 +74,8 @@ register(
         _submit_group,
         side_effects=True,
         creates=True,
+        statuses=(201,),
+        resume=_submit_again,
         input_schema=group_schema,
     )
 )

@@ -84,6 +84,10 @@ class Skill:
     side_effects: bool = False
     creates: bool = False
     """A POST that creates takes an Idempotency-Key."""
+    statuses: tuple[int, ...] = (200,)
+    """How it may answer when all is well, as HTTP says it."""
+    resume: "Callable[[str, Call], Answer] | None" = None
+    """Answer for what an earlier request made before it died; needed by whoever calls `options.created`."""
     waits: bool = False
     """Takes `wait_s`."""
     input_schema: Callable[[], dict[str, Any]] | None = None

@@ -17,7 +17,7 @@ from orchestrator.services import groups, tasks
 from orchestrator.shown import AttemptShown, GroupShown, TaskShown
 from orchestrator.task_input import TaskInput
 from portal.skills.bounds import LIMIT_BYTES, fitting, shortened, size
-from portal.skills.registry import Answer, Call, Caller, Options, Scope, Skill, register
+from portal.skills.registry import Answer, Call, Caller, Scope, Skill, register
 from providers.errors import Conflict, InvalidInput, NotFound
 from providers.types import Batch, Frozen, ReadFile
 
@@ -113,10 +113,10 @@ def _submit(given: SubmitInput, call: Call) -> Answer:
     return submitted_answer(task, understood=submitted.understood.report(), full=options.full)
 
 
-def submitted_again(caller: Caller, handle: str, options: Options) -> Answer:
+def _submit_again(handle: str, call: Call) -> Answer:
     """Return the answer to a submission whose task exists, but whose first answer was never given."""
-    task = _settled(tasks.find_task(caller.user, handle), options.wait_s)
-    return submitted_answer(task, understood={}, full=options.full)
+    task = _settled(tasks.find_task(call.caller.user, handle), call.options.wait_s)
+    return submitted_answer(task, understood={}, full=call.options.full)
 
 
 def _settled(task: Task, wait_s: float) -> Task:
@@ -446,6 +446,8 @@ register(
         _submit,
         side_effects=True,
         creates=True,
+        statuses=(201, 202),
+        resume=_submit_again,
         waits=True,
         input_schema=submit_schema,
     )

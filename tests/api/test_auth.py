@@ -75,6 +75,7 @@ SKILL_SCOPES = {
     "draft_envelope": {"draft"},
     "preview_placement": {"read"},
     "submit_task": {"submit"},
+    "submit_group": {"submit"},
     "get_result": {"read"},
     "read_log": {"read"},
     "replan": {"submit", "manage"},

@@ -11,8 +11,8 @@ from django.db import connection
 from django.utils import timezone
 
 from federation.models import System
-from orchestrator.models import Envelope, Task
-from orchestrator.services import tasks
+from orchestrator.models import Envelope, Group, Task
+from orchestrator.services import groups, tasks
 from portal import idempotency
 from portal.models import ApiToken, IdempotencyRecord
 from tests.api.conftest import Api
@@ -109,6 +109,21 @@ def test_a_request_that_died_after_its_task_is_answered_from_it(api: Api, alice:
     assert (answer.status_code, answer.json()["id"]) == (202, made.handle)
     assert answer.json()["decision"]["result"] == "placed"
     assert Task.objects.count() == 1
+
+
+def test_a_group_is_submitted_once_too_and_resumed_from_itself(api: Api, alice: User, delta: System) -> None:
+    work = {"children": [{"command": "true"}, {"command": "true"}]}
+    begun = idempotency.begin(alice, "g", route="skills/submit_group", body=work, now=timezone.now())
+    assert isinstance(begun, idempotency.Begun)
+    made = groups.submit_group(alice, work, actor="token:test", now=timezone.now(), created=begun.note).group
+    _dies_after_a_minute()
+
+    first = _submit(api, "g", work, "skills/submit_group")
+    again = _submit(api, "g", work, "skills/submit_group")
+
+    assert (first.status_code, first.json()["id"]) == (201, made.handle)
+    assert again.json() == first.json()
+    assert Group.objects.count() == 1
 
 
 def test_a_request_presumed_dead_that_lives_makes_no_second_task(alice: User, delta: System) -> None:

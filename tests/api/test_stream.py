@@ -23,7 +23,7 @@ from django.utils import timezone
 from federation.ledger import Happening, record
 from portal import env as environment
 from portal.api import stream
-from portal.listening import LISTENER
+from portal.listening import LISTENER, Listener
 from tests.api.conftest import Api
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.services]
@@ -252,6 +252,33 @@ def test_a_revoked_token_ends_its_stream(api: Api, alice: User, monkeypatch: pyt
 
     with pytest.raises(StopAsyncIteration):
         asyncio.run(_listen(reader, 8))
+
+
+def test_a_cursor_from_beyond_the_log_goes_on_at_its_end(api: Api, alice: User) -> None:
+    _happen(alice, 2)
+
+    heard = api.skill("wait_for_events", {"after": 10**12, "timeout_s": 0}).json()
+
+    assert (heard["events"], heard["next"]) == ([], 2)
+
+
+def test_the_listener_survives_its_connection(alice: User) -> None:
+    listener = Listener()
+    assert listener.start()
+    _happen(alice)
+    assert listener.wait(0, timeout_s=5)
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "select count(pg_terminate_backend(pid)) from pg_stat_activity"
+            " where datname = current_database() and pid <> pg_backend_pid()"
+        )
+
+    [handle] = _happen(alice)
+
+    assert listener.wait(1, timeout_s=10)
+    ring = listener.since(1)
+    listener.stop(within_s=5)
+    assert [heard.shown.id for heard in ring or ()] == [handle]
 
 
 def test_a_cursor_from_before_the_oldest_event_is_410_with_the_oldest(api: Api, alice: User) -> None:
