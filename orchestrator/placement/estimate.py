@@ -62,7 +62,7 @@ def wait_for(
         floor_s = max(limits_s, means_s)
     widened = 1 + age_s / AGE_DOUBLES_P90_S
     p90 = max(p50 * model.p90_factor(*place, wait_class), floor_s) * widened
-    basis = WaitBasis(
+    basis = WaitBasis.made(
         wait_class=wait_class,
         plan_limits_s=limits_s,
         plan_means_s=means_s,
@@ -70,7 +70,7 @@ def wait_for(
         fits_now=forecast.fits_now,
         snapshot_age_s=age_s,
     )
-    return Quantiles(p50=ceil(p50), p90=ceil(p90)), basis
+    return Quantiles.made(p50=ceil(p50), p90=ceil(p90)), basis
 
 
 def runtime_for(
@@ -246,7 +246,7 @@ class ShapeTimes:
 
     def written(self) -> Estimates:
         """Return the same figures as part of a decision."""
-        return Estimates(
+        return Estimates.made(
             wait_s=self.wait_s,
             wait=self.wait,
             runtime_s=self.runtime_s,

@@ -16,10 +16,19 @@ from orchestrator.placement.cache import Commitment, PlanCache
 from orchestrator.placement.capacity import Layout, Target, lay_out, suitable_kinds
 from orchestrator.placement.choose import KNOWN_OBJECTIVES, RISK_AVERSE, Aim, misses, tie_break
 from orchestrator.placement.estimate import Work
-from orchestrator.placement.judge import Judged, Option, Question, judge
+from orchestrator.placement.judge import Judged, Option, Question, judge_all
 from orchestrator.placement.model import PlacementModel
 from orchestrator.placement.relax import closest_change
-from orchestrator.placement.types import Candidate, Decision, Selected, Shape, Size, SizeTried, Sizing
+from orchestrator.placement.types import (
+    Candidate,
+    Decision,
+    Estimates,
+    Selected,
+    Shape,
+    Size,
+    SizeTried,
+    Sizing,
+)
 
 
 def place(
@@ -67,7 +76,7 @@ def place(
         exclude_systems=frozenset(exclude_systems),
         diversity_load=diversity_load or {},
     )
-    judged = [judge(question, record) for record in ordered]
+    judged = judge_all(question, ordered)
     options = sorted((each.best for each in judged if each.best is not None), key=lambda option: option.key)
     warnings += _warnings(question, options)
     return Decision(
@@ -146,7 +155,7 @@ def reserve(
 
 def shape_of(layout: Layout) -> Shape:
     """Return the granted shape of a layout."""
-    return Shape(
+    return Shape.made(
         nodes=layout.nodes,
         gpus=layout.gpus,
         cpus=layout.cpus,
@@ -198,22 +207,32 @@ def _warnings(question: Question, options: list[Option]) -> list[str]:
 
 def _candidates(question: Question, judged: list[Judged], options: list[Option]) -> tuple[Candidate, ...]:
     rank_of = {id(option): rank for rank, option in enumerate(options, start=1)}
+    written: dict[int, tuple[Sizing, Shape, Estimates]] = {}
+    """What a candidate's best shape is written down as, by the identity of its estimates: accounts share it."""
     found = []
     for each in judged:
         record, best = each.record, each.best
-        rank = rank_of[id(best)] if best is not None else None
-        behind = tie_break(options[rank - 2].key, options[rank - 1].key) if rank and rank > 1 else None
+        rank, behind, parts = None, None, (None, None, None)
+        if best is not None:
+            rank = rank_of[id(best)]
+            behind = tie_break(options[rank - 2].key, best.key) if rank > 1 else None
+            parts = written.get(id(best.estimates)) or (
+                _sizing(question.envelope, best.layout, each.tried),
+                shape_of(best.layout),
+                best.estimates.written(),
+            )
+            written[id(best.estimates)] = parts
         found.append(
-            Candidate(
+            Candidate.made(
                 system=record.system,
                 partition=record.partition,
                 account=record.account,
                 qos=record.qos,
                 feasible=best is not None,
                 rejections=each.rejections,
-                sizing=_sizing(question.envelope, best.layout, each.tried) if best else None,
-                shape=shape_of(best.layout) if best else None,
-                estimates=best.estimates.written() if best else None,
+                sizing=parts[0],
+                shape=parts[1],
+                estimates=parts[2],
                 rank=rank,
                 tie_break=behind,
             )

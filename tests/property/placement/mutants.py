@@ -20,6 +20,7 @@ from orchestrator.placement import (
     rules,
     sizing,
     timeline,
+    types,
 )
 from tests.property.placement.views import bounds, envelope, record
 
@@ -143,7 +144,7 @@ def _bounds_never_refreshed(healthy: Any) -> Any:
 
 def _wrong_parent(_healthy: Any) -> Any:
     """Take the bounds of any known request, more demanding ones too."""
-    return lambda self, _key: next(iter(self._heaps), None)
+    return lambda self, _key: max(self._heaps, key=lambda known: known[1:], default=None)
 
 
 def _gives_up_on_wide(healthy: Any) -> Any:
@@ -228,8 +229,8 @@ MUTANTS = [
     Mutant("wall time is not capped", rules, "wall_time", _nothing, "only_feasible_is_chosen"),
     Mutant(
         "the trace loses its reasons",
-        place,
-        "Candidate",
+        types.Candidate,
+        "made",
         _reasons_lost,
         "every_candidate_is_feasible_or_explained",
     ),
