@@ -135,20 +135,43 @@ def reserve(
     record = next((r for r in records if (r.system, r.partition, r.account, r.qos) == place_of), None)
     if record is None:
         raise LookupError(place_of)
-    shape = chosen.shape
+    reserve_shape(
+        cache,
+        record,
+        chosen.shape,
+        envelope=envelope,
+        runtime_s=chosen.estimates.runtime_s,
+        amount=chosen.estimates.charge.amount,
+    )
+
+
+def reserve_shape(
+    cache: PlanCache,
+    record: ResourceRecord,
+    shape: Shape,
+    *,
+    envelope: Envelope,
+    runtime_s: int,
+    amount: Decimal = Decimal(0),
+) -> None:
+    """Put a granted shape into the plan of a record's partition; `amount` is not charged yet.
+
+    Raises:
+        LookupError: the shape does not fit the partition's nodes.
+    """
     kinds = suitable_kinds(cache.kinds_of(record.nodes), envelope, gpus=shape.gpus)
     target = Target(shape.gpus, shape.cpus, shape.memory_mib)
     layout = lay_out(target, shape.nodes, envelope=envelope, kinds=kinds, record=record)
     if layout is None:
-        raise LookupError(place_of)
+        raise LookupError(record.key)
     cache.commit(
         Commitment(
-            system=chosen.system,
-            partition=chosen.partition,
-            account=chosen.account,
+            system=record.system,
+            partition=record.partition,
+            account=record.account,
             layout=replace(layout, walltime_s=shape.walltime_s),
-            runtime_s=chosen.estimates.runtime_s,
-            amount=chosen.estimates.charge.amount,
+            runtime_s=runtime_s,
+            amount=amount,
         )
     )
 
