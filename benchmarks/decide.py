@@ -5,24 +5,13 @@ PostgreSQL, probes it once, and decides where one to four GPUs should run: readi
 learned and the work in flight included. CPU time of this process, medians; ratios compare rows of one run.
 """
 
-import os
-import sys
-import tempfile
 from collections.abc import Callable
-from pathlib import Path
 from statistics import median
 from time import process_time
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-_HOME = tempfile.TemporaryDirectory(prefix="facet-decide-")
-os.environ["DATA_DIR"] = _HOME.name
+from _services import HOME
 
-import tests.services  # noqa: F401  # the servers must run before Django's settings load
-
-import django
-
-django.setup()
-
+# isort: split
 from django.contrib.auth.models import User
 from django.core.management import call_command
 from django.utils import timezone
@@ -34,28 +23,28 @@ from orchestrator.placement.store import PlanStore
 from orchestrator.services import placing
 from portal.demo.federation import PEOPLE, first_look, make_person, make_systems
 
-REQUEST = Envelope(
-    gpus=Range(min=1, max=4), cpus=Range(min=8, max=32), walltime_s=Range(min=1800, max=1800)
-)
+REQUEST = Envelope(gpus=Range(min=1, max=4), cpus=Range(min=8, max=32), walltime_s=Range(min=1800, max=1800))
 ROUNDS = 30
 
 
 def made() -> User:
     """Return a researcher of the demo federation, made and probed."""
     call_command("migrate", verbosity=0)
-    home = Path(_HOME.name)
-    make_systems(home, now=timezone.now())
-    make_person(PEOPLE[0], home, known=None, now=timezone.now())
+    make_systems(HOME, now=timezone.now())
+    make_person(PEOPLE[0], HOME, known=None, now=timezone.now())
     first_look(now=timezone.now())
     return User.objects.get(username=PEOPLE[0].username)
 
 
-def cpu_ms(call: Callable[[], object], rounds: int = ROUNDS, before: Callable[[], object] | None = None) -> float:
+def nothing() -> None:
+    """Prepare nothing."""
+
+
+def cpu_ms(call: Callable[[], object], rounds: int = ROUNDS, before: Callable[[], None] = nothing) -> float:
     """Return the median CPU time of a call, each after `before`, milliseconds."""
     times = []
     for _ in range(rounds):
-        if before is not None:
-            before()
+        before()
         began = process_time()
         call()
         times.append(process_time() - began)
@@ -64,7 +53,7 @@ def cpu_ms(call: Callable[[], object], rounds: int = ROUNDS, before: Callable[[]
 
 def forget_plans() -> None:
     """Start over with an empty store."""
-    placing._PLANS = PlanStore()
+    placing.PLANS = PlanStore()
 
 
 def probe_again() -> None:

@@ -231,20 +231,19 @@ def _warnings(question: Question, options: list[Option]) -> list[str]:
 def _candidates(question: Question, judged: list[Judged], options: list[Option]) -> tuple[Candidate, ...]:
     rank_of = {id(option): rank for rank, option in enumerate(options, start=1)}
     written: dict[int, tuple[Sizing, Shape, Estimates]] = {}
-    """What a candidate's best shape is written down as, by the identity of its estimates: accounts share it."""
+    """What a best shape is written down as, by the identity of its estimates: accounts share it."""
     found = []
     for each in judged:
         record, best = each.record, each.best
-        rank, behind, parts = None, None, (None, None, None)
+        rank, behind = None, None
+        parts: tuple[Sizing, Shape, Estimates] | tuple[None, None, None] = (None, None, None)
         if best is not None:
             rank = rank_of[id(best)]
             behind = tie_break(options[rank - 2].key, best.key) if rank > 1 else None
-            parts = written.get(id(best.estimates)) or (
-                _sizing(question.envelope, best.layout, each.tried),
-                shape_of(best.layout),
-                best.estimates.written(),
-            )
-            written[id(best.estimates)] = parts
+            if id(best.estimates) not in written:
+                sizing = _sizing(question.envelope, best.layout, each.tried)
+                written[id(best.estimates)] = sizing, shape_of(best.layout), best.estimates.written()
+            parts = written[id(best.estimates)]
         found.append(
             Candidate.made(
                 system=record.system,

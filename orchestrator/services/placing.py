@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from decimal import Decimal
 from typing import Any
 
 from django.contrib.auth.models import AbstractBaseUser
@@ -42,7 +41,7 @@ PICKED_UP_WITHIN = timedelta(seconds=10)
 """A planned attempt that no dispatcher took by then is handed out again by the control cycle."""
 LOOK_AGAIN_AFTER = timedelta(seconds=60)
 """How often an unschedulable task that may retry is placed again."""
-_PLANS = PlanStore()
+PLANS = PlanStore()
 """Plans of the newest snapshots, shared by all decisions of this process."""
 
 
@@ -91,7 +90,7 @@ def in_flight(records: Sequence[ResourceRecord]) -> PlanCache:
     Without it, everything submitted between two probes would be sent to the same free GPU. Charges are not
     put in: they are reserved already.
     """
-    cache = PlanCache(_PLANS)
+    cache = PlanCache(PLANS)
     places = {(record.system, record.partition): record for record in reversed(records)}
     taken = {record.system: record.observed_at for record in records if record.observed_at is not None}
     if not taken:
@@ -100,9 +99,9 @@ def in_flight(records: Sequence[ResourceRecord]) -> PlanCache:
         Attempt.objects.filter(planned_at__gt=min(taken.values()))
         .exclude(state__in=ENDED)
         .order_by("-id")
-        .values_list(
-            "system__slug", "partition", "planned_at", "shape", "predicted", "task__envelope__body"
-        )[:_IN_FLIGHT]
+        .values_list("system__slug", "partition", "planned_at", "shape", "predicted", "task__envelope__body")[
+            :_IN_FLIGHT
+        ]
     )
     for system, partition, planned_at, shape, predicted, body in reversed(rows):
         record, observed_at = places.get((system, partition)), taken.get(system)
