@@ -45,8 +45,10 @@ def charge_for(layout: Layout, record: ResourceRecord) -> Charge:
 
 def credit_for(record: ResourceRecord, budgets: Mapping[str, Decimal]) -> Decimal | None:
     """Return what this task may use at a record's site: the smaller of credit and budget; None = all."""
-    bounds = [bound for bound in (record.credit_left, budgets.get(record.system)) if bound is not None]
-    return min(bounds) if bounds else None
+    left, budget = record.credit_left, budgets.get(record.system)
+    if left is None or budget is None:
+        return budget if left is None else left
+    return min(left, budget)
 
 
 def cap_for(record: ResourceRecord, envelope: Envelope) -> Decimal | None:
