@@ -28,8 +28,12 @@ from providers.types import Association, Partition, Probe, Qos
 
 
 def systems(*, only_enabled: bool = True) -> list[System]:
-    """Return the systems with the profile in force, by slug."""
-    found = System.objects.select_related("profile", "snapshot").filter(profile__isnull=False)
+    """Return the systems with the profile in force, by slug; documents and snapshots are left unread."""
+    found = (
+        System.objects.select_related("profile", "snapshot")
+        .defer("partitions", "profile__text", "profile__document", "snapshot__body")
+        .filter(profile__isnull=False)
+    )
     return list(found.filter(is_enabled=True) if only_enabled else found)
 
 
@@ -79,7 +83,8 @@ def standing(system: System, *, now: datetime) -> Standing:
 
 def connections(user: AbstractBaseUser) -> dict[int, Connection]:
     """Return this user's connections by system."""
-    return {c.system_id: c for c in Connection.objects.select_related("system").filter(user_id=user.pk)}
+    rows = Connection.objects.select_related("system").defer("system__partitions").filter(user_id=user.pk)
+    return {row.system_id: row for row in rows}
 
 
 def access(connection: Connection | None, allocations: Sequence[Allocation]) -> Access:

@@ -1,58 +1,92 @@
 """What our own finished attempts taught, as the placement model."""
 
+from collections.abc import Iterable
+from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import lru_cache
+from typing import Any
 
 from django.contrib.auth.models import AbstractBaseUser
+from django.db.models import QuerySet
 
 from orchestrator.lifecycle import AttemptState
 from orchestrator.models import Attempt
-from orchestrator.placement.model import PlacementModel, RuntimeSample
+from orchestrator.placement.calibration import WaitOutcome, p90_factors
+from orchestrator.placement.model import DecayedSum, LatencyKey, PlacementModel, RuntimeSample
+from orchestrator.placement.types import WaitClass
 
 _WAITS = 400
-"""Own started attempts that feed the start-latency table; older ones have decayed to nothing."""
+"""Own started attempts that feed what is learned of waits; older ones have decayed to nothing."""
 _RUNS = 30
 _FRESH = timedelta(seconds=30)
+_Started = tuple[str, str, dict[str, Any], datetime, datetime]
+"""System, partition, predicted estimates, submission, start."""
 
 
 def placement_model(user: AbstractBaseUser, *, kind: str, now: datetime) -> PlacementModel:
     """Return the model for one decision: waits of all placed jobs, runtimes of this user's kind of work."""
-    base = _latencies(int(now.timestamp() // _FRESH.total_seconds()))
+    base = _waits(int(now.timestamp() // _FRESH.total_seconds()))
     if not kind:
         return base
     runs = _runs(user, kind)
     if not runs:
         return base
-    return PlacementModel(
-        version=f"{base.version}+{kind[:8]}:{len(runs)}",
-        latency=base.latency,
-        hidden=base.hidden,
-        runtimes={kind: runs},
-    )
+    return replace(base, version=f"{base.version}+{kind[:8]}:{len(runs)}", runtimes={kind: runs})
 
 
 @lru_cache(maxsize=2)
-def _latencies(tick: int) -> PlacementModel:
+def _waits(tick: int) -> PlacementModel:
     """Return the model of waits; `tick` makes it at most half a minute old."""
-    model = PlacementModel()
+    seen = _started(Attempt.objects.all())
+    if not seen:
+        return PlacementModel()
+    latency: dict[LatencyKey, DecayedSum] = {}
+    for system, partition, predicted, submitted_at, started_at in seen:
+        basis = predicted.get("wait") or {}
+        if basis.get("class") in (WaitClass.CERTAIN, WaitClass.RISKY):
+            key = (system, partition, bool(basis.get("somebody_ahead")), bool(basis.get("fits_now")))
+            wait_s = (started_at - submitted_at).total_seconds()
+            latency[key] = latency.get(key, DecayedSum()).with_wait(wait_s)
+    return PlacementModel(
+        version=f"own-{len(seen)}@{tick}", latency=latency, p90_factors=p90_factors(_outcomes(seen))
+    )
+
+
+def wait_outcomes(attempts: QuerySet[Attempt]) -> list[WaitOutcome]:
+    """Return predicted and actual waits of the newest started attempts of a set, oldest first.
+
+    Requeued attempts are left out: their first start is not known any more.
+    """
+    return _outcomes(_started(attempts))
+
+
+def _started(attempts: QuerySet[Attempt]) -> list[_Started]:
     rows = (
-        Attempt.objects.filter(started_at__isnull=False, submitted_at__isnull=False, restarts=0)
+        attempts.filter(started_at__isnull=False, submitted_at__isnull=False, restarts=0)
         .order_by("-id")
         .values_list("system__slug", "partition", "predicted", "submitted_at", "started_at")[:_WAITS]
     )
-    learned = list(rows)
-    for system, partition, predicted, submitted_at, started_at in reversed(learned):
-        basis = predicted.get("wait") or {}
-        if started_at is None or submitted_at is None:
-            continue
-        if basis.get("class") in ("certain", "risky"):
-            key = (system, partition, bool(basis.get("somebody_ahead")), bool(basis.get("fits_now")))
-            model = model.with_start(key, (started_at - submitted_at).total_seconds())
-    return PlacementModel(
-        version=f"own-{len(learned)}@{tick}" if learned else model.version,
-        latency=model.latency,
-        hidden=model.hidden,
-    )
+    return [
+        (system, partition, predicted, submitted_at, started_at)
+        for system, partition, predicted, submitted_at, started_at in reversed(rows)
+        if submitted_at is not None and started_at is not None
+    ]
+
+
+def _outcomes(rows: Iterable[_Started]) -> list[WaitOutcome]:
+    """Return the rows that hold a prediction; a start before the submission is a clock's error, no wait."""
+    return [
+        WaitOutcome(
+            system=system,
+            partition=partition,
+            wait_class=WaitClass(predicted["wait"]["class"]),
+            p50_s=predicted["wait_s"]["p50"],
+            p90_s=predicted["wait_s"]["p90"],
+            actual_s=max(0.0, (started_at - submitted_at).total_seconds()),
+        )
+        for system, partition, predicted, submitted_at, started_at in rows
+        if "wait" in predicted and "wait_s" in predicted
+    ]
 
 
 def _runs(user: AbstractBaseUser, kind: str) -> tuple[RuntimeSample, ...]:

@@ -10,8 +10,10 @@ from django.db.models import Count, Prefetch, Q, QuerySet
 
 from federation.models import Connection, Event, EventPosition, System
 from orchestrator.continuation import next_actions
+from orchestrator.experience import wait_outcomes
 from orchestrator.lifecycle import Cause, TaskState
 from orchestrator.models import Attempt, Decision, Envelope, Group, Manifest, Task, Transfer
+from orchestrator.placement.calibration import Reliability, reliability
 from orchestrator.shown import (
     AttemptShown,
     ChildShown,
@@ -44,6 +46,11 @@ def attempts(user: AbstractBaseUser) -> QuerySet[Attempt]:
     """Return this user's attempts, newest first."""
     rows = Attempt.objects.filter(task__user_id=user.pk)
     return rows.select_related("system", "decision", "task").order_by("-id")
+
+
+def calibration(user: AbstractBaseUser) -> list[Reliability]:
+    """Return how good the waits predicted for this user's newest started attempts were, place by place."""
+    return reliability(wait_outcomes(Attempt.objects.filter(task__user_id=user.pk)))
 
 
 def decisions(user: AbstractBaseUser) -> QuerySet[Decision]:

@@ -39,7 +39,7 @@ class PlanCache:
 
     def __init__(self, store: PlanStore | None = None) -> None:
         """Start with no commitment, on the outlooks of a store; None = a store of its own."""
-        self._store = store or PlanStore()
+        self._store = PlanStore() if store is None else store
         self._plans: dict[tuple[object, ...], tuple[Outlook, PartitionPlan]] = {}
         self._commitments: list[Commitment] = []
         self._models: dict[int, tuple[PlacementModel, str]] = {}

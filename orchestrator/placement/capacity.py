@@ -147,14 +147,16 @@ def lay_out(
     gpus_per_node, cpus_per_node = gpus // nodes, -(-cpus // nodes)
     asked_mib = 0 if target.memory_mib is None else -(-target.memory_mib // nodes)
     fitting = tuple(
-        kind
-        for kind in kinds
-        if kind.up
-        and kind.gpus >= gpus_per_node
-        and kind.cpus >= cpus_per_node
-        and kind.memory_mib >= asked_mib
+        [
+            kind
+            for kind in kinds
+            if kind.up
+            and kind.gpus >= gpus_per_node
+            and kind.cpus >= cpus_per_node
+            and kind.memory_mib >= asked_mib
+        ]
     )
-    if sum(kind.up for kind in fitting) < nodes:
+    if sum([kind.up for kind in fitting]) < nodes:
         return None
     share_mib = asked_mib
     granted_mib = target.memory_mib

@@ -11,6 +11,7 @@ from orchestrator.placement.types import Charge
 CENT = Decimal("0.0001")
 """Charges are rounded up to this, because a reservation must cover what it reserves."""
 HOUR = Decimal(3600)
+FREE = Charge(amount=Decimal(0), unit=None)
 
 
 def charged_units(layout: Layout, record: ResourceRecord) -> tuple[int, int, int]:
@@ -32,20 +33,22 @@ def charge_for(layout: Layout, record: ResourceRecord) -> Charge:
     """Return the charge of a layout for its whole wall time; zero without a unit where nothing is charged."""
     rule = record.charge
     if rule is None:
-        return Charge(amount=Decimal(0), unit=None)
+        return FREE
     nodes, gpus, cpus = charged_units(layout, record)
     terms = [rule.per_node * nodes, rule.per_gpu * gpus, rule.per_cpu * cpus]
     if rule.per_gib:
         terms.append(rule.per_gib * charged_gib(layout, record))
     rate = max(terms) if rule.combine == "max" else sum(terms, Decimal(0))
     amount = rule.factor * rate * layout.walltime_s / HOUR
-    return Charge(amount=amount.quantize(CENT, rounding=ROUND_UP), unit=rule.unit)
+    return Charge.made(amount=amount.quantize(CENT, rounding=ROUND_UP), unit=rule.unit)
 
 
 def credit_for(record: ResourceRecord, budgets: Mapping[str, Decimal]) -> Decimal | None:
     """Return what this task may use at a record's site: the smaller of credit and budget; None = all."""
-    bounds = [bound for bound in (record.credit_left, budgets.get(record.system)) if bound is not None]
-    return min(bounds) if bounds else None
+    left, budget = record.credit_left, budgets.get(record.system)
+    if left is None or budget is None:
+        return budget if left is None else left
+    return min(left, budget)
 
 
 def cap_for(record: ResourceRecord, envelope: Envelope) -> Decimal | None:

@@ -77,10 +77,15 @@ def key_of(
         credit_share(estimates.charge, credit),
         waste(envelope, record, layout),
         preference(envelope, record.system),
-        (record.system, record.partition, record.account or "", record.qos or ""),
+        name_of(record),
         layout.nodes,
         (layout.gpus, layout.cpus, -(layout.memory_mib or 0)),
     )
+
+
+def name_of(record: ResourceRecord) -> tuple[str, str, str, str]:
+    """Return the part of a key that tells any two records apart."""
+    return record.system, record.partition, record.account or "", record.qos or ""
 
 
 def grid(seconds: int) -> int:

@@ -6,6 +6,7 @@ with the age of the snapshot.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from itertools import pairwise
 from math import ceil, log, sqrt
 from statistics import median
@@ -31,6 +32,7 @@ AGE_DOUBLES_P90_S = 720
 RUNTIME_P90 = {"declared": 1.2, "history": 1.3, "assumed": 1.0 / ASSUMED_WALLTIME_FRAC}
 """p90 ÷ p50 of runtimes by what they rest on; never over the wall time, where the job is ended."""
 MIB = 1 << 20
+ONE = Decimal(1)
 
 RuntimeSource = Literal["declared", "history", "assumed"]
 
@@ -62,7 +64,7 @@ def wait_for(
         floor_s = max(limits_s, means_s)
     widened = 1 + age_s / AGE_DOUBLES_P90_S
     p90 = max(p50 * model.p90_factor(*place, wait_class), floor_s) * widened
-    basis = WaitBasis(
+    basis = WaitBasis.made(
         wait_class=wait_class,
         plan_limits_s=limits_s,
         plan_means_s=means_s,
@@ -70,7 +72,7 @@ def wait_for(
         fits_now=forecast.fits_now,
         snapshot_age_s=age_s,
     )
-    return Quantiles(p50=ceil(p50), p90=ceil(p90)), basis
+    return Quantiles.made(p50=ceil(p50), p90=ceil(p90)), basis
 
 
 def runtime_for(
@@ -162,7 +164,7 @@ def _learned_runtime_s(envelope: Envelope, layout: Layout, model: PlacementModel
 
 def _own_speed(layout: Layout, record: ResourceRecord, model: PlacementModel) -> float:
     """Return the speed of the layout's nodes here relative to the reference accelerator."""
-    own = float(record.speed) if record.speed != 1 else None
+    own = None if record.speed == ONE else float(record.speed)
     gpu_type = layout.smallest_kind.gpu_type if layout.gpus else None
     return max(model.speed(record.system, gpu_type, default=own), 0.01)
 
@@ -246,7 +248,7 @@ class ShapeTimes:
 
     def written(self) -> Estimates:
         """Return the same figures as part of a decision."""
-        return Estimates(
+        return Estimates.made(
             wait_s=self.wait_s,
             wait=self.wait,
             runtime_s=self.runtime_s,

@@ -1,16 +1,19 @@
 """One record judged: every rule on the minimum, then every size planned, priced and put in order."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections import deque
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from decimal import Decimal
+from operator import attrgetter
+from typing import Any
 
 from federation.types import ResourceRecord
 from orchestrator.envelope.types import Envelope
 from orchestrator.placement.cache import PlanCache
 from orchestrator.placement.capacity import Layout
 from orchestrator.placement.charge import credit_for
-from orchestrator.placement.choose import Aim, Key, key_of
+from orchestrator.placement.choose import PARTS, Aim, Key, key_of, name_of
 from orchestrator.placement.estimate import RecordTimes, ShapeTimes, Work, record_times, times_for, wait_for
 from orchestrator.placement.model import PlacementModel
 from orchestrator.placement.plan import Forecast, PartitionPlan
@@ -53,9 +56,55 @@ class Judged:
     tried: tuple[SizeTried, ...]
 
 
+_WRITTEN_DOWN_ONLY = {"account", "credit_granted", "nodes", "queue"}
+_case_of = attrgetter(*(each.name for each in fields(ResourceRecord) if each.name not in _WRITTEN_DOWN_ONLY))
+"""What a judgement depends on besides nodes and queue, which are compared by identity."""
+_NAME = PARTS.index("name")
+_CASES_COMPARED = 4
+
+
+def judge_all(question: Question, records: Iterable[ResourceRecord]) -> list[Judged]:
+    """Judge every record; accounts of one partition that differ in nothing else share one judgement.
+
+    Records that lack an allocation are judged one by one, because their reasons name the account.
+    """
+    found: list[Judged] = []
+    cases: deque[tuple[ResourceRecord, object, Judged]] = deque(maxlen=_CASES_COMPARED)
+    for each in records:
+        record = _behind_commitments(question, each)
+        case = _case_of(record)
+        twin = next(
+            (
+                judged
+                for other, same, judged in cases
+                if other.nodes is record.nodes and other.queue is record.queue and same == case
+            ),
+            None,
+        )
+        if twin is None or not record.has_allocation:
+            twin = _judge(question, record)
+            cases.append((record, case, twin))
+            found.append(twin)
+        else:
+            found.append(_as_if(twin, record))
+    return found
+
+
+def _as_if(twin: Judged, record: ResourceRecord) -> Judged:
+    """Return a judgement under the name of another account."""
+    best = twin.best
+    if best is not None:
+        key: Any = (*best.key[:_NAME], name_of(record), *best.key[_NAME + 1 :])
+        best = Option(record, best.layout, best.estimates, key)
+    return Judged(record, best, twin.rejections, twin.tried)
+
+
 def judge(question: Question, record: ResourceRecord) -> Judged:
     """Return the best shape of one record, or every reason why it has none."""
-    record = _behind_commitments(question, record)
+    return _judge(question, _behind_commitments(question, record))
+
+
+def _judge(question: Question, record: ResourceRecord) -> Judged:
     kinds = question.cache.kinds_of(record.nodes)
     asked = Asked(question.envelope, record, kinds, question.now, question.budgets, question.exclude_systems)
     rejections = failures(asked)
@@ -135,7 +184,7 @@ def _desk(question: Question, record: ResourceRecord) -> _Desk:
 
 
 def _tried(layout: Layout, dropped: tuple[str, ...], option: Option | None) -> SizeTried:
-    return SizeTried(
+    return SizeTried.made(
         nodes=layout.nodes,
         gpus=layout.gpus,
         cpus=layout.cpus,

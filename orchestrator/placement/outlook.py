@@ -120,7 +120,7 @@ class Outlook:
     def reserve(
         self, need: Need, *, limit_s: int, run_s: int, after: tuple[int, int]
     ) -> tuple[int, int] | None:
-        """Take a window from both pictures and return when both end; None when it never fits. Only on a fork."""
+        """Take a window from both pictures and return when each ends; None when it never fits."""
         in_limits = self.limits.reserve(need, limit_s, after_s=after[0])
         in_means = self.means.reserve(need, max(1, min(run_s, limit_s)), after_s=after[1])
         self._starts = {}

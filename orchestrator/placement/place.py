@@ -16,10 +16,19 @@ from orchestrator.placement.cache import Commitment, PlanCache
 from orchestrator.placement.capacity import Layout, Target, lay_out, suitable_kinds
 from orchestrator.placement.choose import KNOWN_OBJECTIVES, RISK_AVERSE, Aim, misses, tie_break
 from orchestrator.placement.estimate import Work
-from orchestrator.placement.judge import Judged, Option, Question, judge
+from orchestrator.placement.judge import Judged, Option, Question, judge_all
 from orchestrator.placement.model import PlacementModel
 from orchestrator.placement.relax import closest_change
-from orchestrator.placement.types import Candidate, Decision, Selected, Shape, Size, SizeTried, Sizing
+from orchestrator.placement.types import (
+    Candidate,
+    Decision,
+    Estimates,
+    Selected,
+    Shape,
+    Size,
+    SizeTried,
+    Sizing,
+)
 
 
 def place(
@@ -67,7 +76,7 @@ def place(
         exclude_systems=frozenset(exclude_systems),
         diversity_load=diversity_load or {},
     )
-    judged = [judge(question, record) for record in ordered]
+    judged = judge_all(question, ordered)
     options = sorted((each.best for each in judged if each.best is not None), key=lambda option: option.key)
     warnings += _warnings(question, options)
     return Decision(
@@ -126,27 +135,50 @@ def reserve(
     record = next((r for r in records if (r.system, r.partition, r.account, r.qos) == place_of), None)
     if record is None:
         raise LookupError(place_of)
-    shape = chosen.shape
+    reserve_shape(
+        cache,
+        record,
+        chosen.shape,
+        envelope=envelope,
+        runtime_s=chosen.estimates.runtime_s,
+        amount=chosen.estimates.charge.amount,
+    )
+
+
+def reserve_shape(
+    cache: PlanCache,
+    record: ResourceRecord,
+    shape: Shape,
+    *,
+    envelope: Envelope,
+    runtime_s: int,
+    amount: Decimal = Decimal(0),
+) -> None:
+    """Put a granted shape into the plan of a record's partition; `amount` is not charged yet.
+
+    Raises:
+        LookupError: the shape does not fit the partition's nodes.
+    """
     kinds = suitable_kinds(cache.kinds_of(record.nodes), envelope, gpus=shape.gpus)
     target = Target(shape.gpus, shape.cpus, shape.memory_mib)
     layout = lay_out(target, shape.nodes, envelope=envelope, kinds=kinds, record=record)
     if layout is None:
-        raise LookupError(place_of)
+        raise LookupError(record.key)
     cache.commit(
         Commitment(
-            system=chosen.system,
-            partition=chosen.partition,
-            account=chosen.account,
+            system=record.system,
+            partition=record.partition,
+            account=record.account,
             layout=replace(layout, walltime_s=shape.walltime_s),
-            runtime_s=chosen.estimates.runtime_s,
-            amount=chosen.estimates.charge.amount,
+            runtime_s=runtime_s,
+            amount=amount,
         )
     )
 
 
 def shape_of(layout: Layout) -> Shape:
     """Return the granted shape of a layout."""
-    return Shape(
+    return Shape.made(
         nodes=layout.nodes,
         gpus=layout.gpus,
         cpus=layout.cpus,
@@ -198,22 +230,31 @@ def _warnings(question: Question, options: list[Option]) -> list[str]:
 
 def _candidates(question: Question, judged: list[Judged], options: list[Option]) -> tuple[Candidate, ...]:
     rank_of = {id(option): rank for rank, option in enumerate(options, start=1)}
+    written: dict[int, tuple[Sizing, Shape, Estimates]] = {}
+    """What a best shape is written down as, by the identity of its estimates: accounts share it."""
     found = []
     for each in judged:
         record, best = each.record, each.best
-        rank = rank_of[id(best)] if best is not None else None
-        behind = tie_break(options[rank - 2].key, options[rank - 1].key) if rank and rank > 1 else None
+        rank, behind = None, None
+        parts: tuple[Sizing, Shape, Estimates] | tuple[None, None, None] = (None, None, None)
+        if best is not None:
+            rank = rank_of[id(best)]
+            behind = tie_break(options[rank - 2].key, best.key) if rank > 1 else None
+            if id(best.estimates) not in written:
+                sizing = _sizing(question.envelope, best.layout, each.tried)
+                written[id(best.estimates)] = sizing, shape_of(best.layout), best.estimates.written()
+            parts = written[id(best.estimates)]
         found.append(
-            Candidate(
+            Candidate.made(
                 system=record.system,
                 partition=record.partition,
                 account=record.account,
                 qos=record.qos,
                 feasible=best is not None,
                 rejections=each.rejections,
-                sizing=_sizing(question.envelope, best.layout, each.tried) if best else None,
-                shape=shape_of(best.layout) if best else None,
-                estimates=best.estimates.written() if best else None,
+                sizing=parts[0],
+                shape=parts[1],
+                estimates=parts[2],
                 rank=rank,
                 tie_break=behind,
             )

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from federation.types import ResourceRecord, UserLimits
-from orchestrator.placement.capacity import Layout
+from orchestrator.placement.capacity import Layout, NodeKind
 from orchestrator.placement.model import PlacementModel
 from orchestrator.placement.occupancy import PAST_END_S
 from orchestrator.placement.outlook import Outlook, build_outlook, ends_of, planned_at
@@ -53,15 +53,16 @@ class PartitionPlan:
     reserved: int = 0
     """Commitments already taken from this plan."""
     _forked: bool = False
-    _answers: dict[tuple[Need, int], Forecast] = field(default_factory=dict)
+    _answers: dict[tuple[int, ...], tuple[tuple[NodeKind, ...], Forecast]] = field(default_factory=dict)
 
     def forecast(self, layout: Layout) -> Forecast:
         """Return when a layout would start, seconds from now."""
-        need = need_of(layout)
-        key = (need, layout.walltime_s)
-        answer = self._answers.get(key)
-        if answer is None:
-            answer = self._answers[key] = self._ask(layout, need)
+        key = (layout.nodes, layout.gpus, layout.cpus, layout.memory_per_node_mib, layout.walltime_s)
+        known = self._answers.get(key)
+        if known is not None and known[0] == layout.kinds:
+            return known[1]
+        answer = self._ask(layout, need_of(layout))
+        self._answers[key] = (layout.kinds, answer)
         return answer
 
     def _ask(self, layout: Layout, need: Need) -> Forecast:

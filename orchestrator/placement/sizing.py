@@ -132,9 +132,10 @@ def _with_walltimes(
     now: datetime,
 ) -> list[Sized]:
     """Return the layout at the longest wall time allowed, and where that breaks a cap, at the shortest."""
-    longest = walltime_granted(envelope, record)
-    sized = checked(replace(layout, walltime_s=longest), envelope, record, budgets=budgets, now=now)
-    if not sized.dropped or longest == envelope.walltime_s.min:
+    longest, shortest = walltime_granted(envelope, record), envelope.walltime_s.min
+    longer = layout if longest == shortest else replace(layout, walltime_s=longest)
+    sized = checked(longer, envelope, record, budgets=budgets, now=now)
+    if not sized.dropped or longest == shortest:
         return [sized]
     return [sized, checked(layout, envelope, record, budgets=budgets, now=now)]
 
@@ -171,22 +172,24 @@ def checked(
 
 def limit_codes(layout: Layout, record: ResourceRecord) -> list[str]:
     """Return the codes of the per-job and per-user sizes that a layout exceeds."""
-    limits = record.limits
-    over = (
-        ("max_gpus", layout.gpus, _least(limits.max_gpus_per_job, limits.max_gpus_per_user)),
-        ("max_nodes", layout.nodes, _least(limits.max_nodes_per_job, limits.max_nodes_per_user)),
-        ("qos_limit", layout.cpus, _least(limits.max_cpus_per_job, limits.max_cpus_per_user)),
-    )
-    return [code for code, asked, limit in over if limit is not None and asked > limit]
+    limits, codes = record.limits, []
+    if _over(layout.gpus, limits.max_gpus_per_job, limits.max_gpus_per_user):
+        codes.append("max_gpus")
+    if _over(layout.nodes, limits.max_nodes_per_job, limits.max_nodes_per_user):
+        codes.append("max_nodes")
+    if _over(layout.cpus, limits.max_cpus_per_job, limits.max_cpus_per_user):
+        codes.append("qos_limit")
+    return codes
 
 
-def _least(*bounds: int | None) -> int | None:
-    known = [bound for bound in bounds if bound is not None]
-    return min(known) if known else None
+def _over(asked: int, per_job: int | None, per_user: int | None) -> bool:
+    return (per_job is not None and asked > per_job) or (per_user is not None and asked > per_user)
 
 
 def closes_too_soon(layout: Layout, record: ResourceRecord, *, now: datetime) -> bool:
     """Return whether, even if it started now, maintenance would leave too few nodes before it ended."""
+    if not record.maintenance:
+        return False
     ends_at = now + timedelta(seconds=layout.walltime_s)
     fitting = {(k.cpus, k.gpus, k.gpu_type, k.gpu_memory_mib) for k in layout.kinds}
     closed: set[str] = set()

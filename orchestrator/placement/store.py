@@ -58,6 +58,13 @@ class PlanStore:
         """Return the nodes and running jobs of all kept outlooks."""
         return self._weight
 
+    def forget(self) -> None:
+        """Drop everything that is kept; answers stay the same."""
+        with self._lock:
+            self._kept.clear()
+            self._kinds.clear()
+            self._weight = 0
+
     def outlook_of(self, record: ResourceRecord, *, now: datetime, model: PlacementModel) -> Outlook:
         """Return the outlook of a record's partition at its snapshot, made at most once while it is kept."""
         at = planned_at(record, now=now)

@@ -9,6 +9,7 @@ from dataclasses import fields, is_dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
 from enum import Enum
+from functools import cache
 from hashlib import sha256
 
 from pydantic import BaseModel, JsonValue
@@ -17,17 +18,26 @@ from federation.types import ResourceRecord
 from orchestrator.placement.types import Decision
 
 
+_PLAIN = frozenset({type(None), bool, int, float, str})
+
+
+@cache
+def _names_of(kind: type) -> tuple[str, ...]:
+    """Return the names of a dataclass's fields."""
+    return tuple(each.name for each in fields(kind))
+
+
 def canonical(value: object) -> JsonValue:
     """Return plain JSON for any value of the core; sets and mappings in sorted order.
 
     Raises:
         TypeError: the value is of no known kind.
     """
-    if value is None or isinstance(value, bool | int | float):
-        return value
+    if type(value) in _PLAIN:
+        return value  # type: ignore[return-value]  # one of the plain types of JSON
     if isinstance(value, Enum):
         return str(value.value)
-    if isinstance(value, str):
+    if isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, Decimal):
         return str(value)
@@ -40,7 +50,7 @@ def _canonical_many(value: object) -> JsonValue:
     if isinstance(value, BaseModel):
         return canonical(value.model_dump(by_alias=True))
     if is_dataclass(value) and not isinstance(value, type):
-        return {each.name: canonical(getattr(value, each.name)) for each in fields(value)}
+        return {name: canonical(getattr(value, name)) for name in _names_of(type(value))}
     if isinstance(value, Mapping):
         pairs = [(_word(key), canonical(each)) for key, each in value.items()]
         return dict(sorted(pairs, key=lambda pair: pair[0]))
@@ -81,9 +91,9 @@ def digest(value: object) -> str:
 def record_digest(record: ResourceRecord, live_digest: str) -> str:
     """Return the digest of a record, its nodes and queue standing for themselves by their own digest."""
     plain = {
-        each.name: canonical(getattr(record, each.name))
-        for each in fields(record)
-        if each.name not in {"nodes", "queue"}
+        name: canonical(getattr(record, name))
+        for name in _names_of(ResourceRecord)
+        if name not in {"nodes", "queue"}
     }
     return sha256(encode({**plain, "live": live_digest})).hexdigest()
 

@@ -7,7 +7,7 @@ charges `Decimal` in the site's own unit; `None` = not known or does not apply.
 from datetime import datetime
 from decimal import Decimal
 from enum import StrEnum
-from typing import Literal, TypeAlias
+from typing import Any, Literal, Self, TypeAlias
 
 from pydantic import ConfigDict, Field
 
@@ -66,6 +66,20 @@ class WaitClass(StrEnum):
     """The site hides its queue: free slots and own experience only."""
 
 
+class Figures(Frozen):
+    """A value made by the hundred in every decision, from figures that are typed already."""
+
+    @classmethod
+    def made(cls, **values: Any) -> Self:
+        """Return the value without validating it; every field must be given, by its Python name."""
+        value = cls.__new__(cls)
+        object.__setattr__(value, "__dict__", values)
+        object.__setattr__(value, "__pydantic_fields_set__", set(values))
+        object.__setattr__(value, "__pydantic_extra__", None)
+        object.__setattr__(value, "__pydantic_private__", None)
+        return value
+
+
 class Rejection(Frozen):
     """One rule that a candidate fails, with what would help, as a sentence a person can act on."""
 
@@ -85,7 +99,7 @@ def rejection(code: str, *, required: Figure, observed: Figure, remedy: str) -> 
     return Rejection(rule=RULE_OF[code], code=code, required=required, observed=observed, remedy=remedy)
 
 
-class Shape(Frozen):
+class Shape(Figures):
     """The granted size: totals of the job, the same on every node."""
 
     nodes: int
@@ -113,21 +127,21 @@ class Shape(Frozen):
         return None if self.memory_mib is None else -(-self.memory_mib // self.nodes)
 
 
-class Quantiles(Frozen):
+class Quantiles(Figures):
     """A median and a figure that nine of ten outcomes stay under, seconds."""
 
     p50: int
     p90: int
 
 
-class Charge(Frozen):
+class Charge(Figures):
     """An amount in the site's own unit; the unit is None where the site charges nothing."""
 
     amount: Decimal
     unit: str | None
 
 
-class WaitBasis(Frozen):
+class WaitBasis(Figures):
     """What a wait estimate rests on. Plan figures are None where the queue is hidden."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
@@ -142,7 +156,7 @@ class WaitBasis(Frozen):
     snapshot_age_s: int
 
 
-class Estimates(Frozen):
+class Estimates(Figures):
     """The times and the charge expected of one candidate shape. Bare `_s` figures are medians."""
 
     wait_s: Quantiles
@@ -159,7 +173,7 @@ class Estimates(Frozen):
     """At the whole wall time: what is reserved."""
 
 
-class SizeTried(Frozen):
+class SizeTried(Figures):
     """One size considered on a candidate; `dropped` names the codes it failed, empty = legal."""
 
     nodes: int
@@ -189,7 +203,7 @@ class Sizing(Frozen):
     tried: tuple[SizeTried, ...] = ()
 
 
-class Candidate(Frozen):
+class Candidate(Figures):
     """One (system, partition, account): feasible with its best shape, or rejected with every reason."""
 
     system: str

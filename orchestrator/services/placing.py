@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from decimal import Decimal
 from typing import Any
 
 from django.contrib.auth.models import AbstractBaseUser
@@ -25,9 +24,10 @@ from orchestrator.lifecycle import ATTEMPT_MOVES, TaskState, terminal_states
 from orchestrator.models import Attempt, Decision, Task
 from orchestrator.placement.cache import PlanCache
 from orchestrator.placement.estimate import Work
-from orchestrator.placement.place import place, reserve
+from orchestrator.placement.place import place, reserve_shape
+from orchestrator.placement.store import PlanStore
 from orchestrator.placement.types import Decision as DecisionValue
-from orchestrator.placement.types import Selected
+from orchestrator.placement.types import Selected, Shape
 from orchestrator.services.moves import move_task, task_event
 
 ENDED = [state.value for state in terminal_states(ATTEMPT_MOVES)]
@@ -41,6 +41,8 @@ PICKED_UP_WITHIN = timedelta(seconds=10)
 """A planned attempt that no dispatcher took by then is handed out again by the control cycle."""
 LOOK_AGAIN_AFTER = timedelta(seconds=60)
 """How often an unschedulable task that may retry is placed again."""
+PLANS = PlanStore()
+"""Plans of the newest snapshots, shared by all decisions of this process."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,9 +87,10 @@ def decide(
 def in_flight(records: Sequence[ResourceRecord]) -> PlanCache:
     """Return a plan that already holds what we placed since each system's snapshot was taken.
 
-    Without it, everything submitted between two probes would be sent to the same free GPU.
+    Without it, everything submitted between two probes would be sent to the same free GPU. Charges are not
+    put in: they are reserved already.
     """
-    cache = PlanCache()
+    cache = PlanCache(PLANS)
     places = {(record.system, record.partition): record for record in reversed(records)}
     taken = {record.system: record.observed_at for record in records if record.observed_at is not None}
     if not taken:
@@ -95,34 +98,24 @@ def in_flight(records: Sequence[ResourceRecord]) -> PlanCache:
     rows = (
         Attempt.objects.filter(planned_at__gt=min(taken.values()))
         .exclude(state__in=ENDED)
-        .select_related("decision", "task__envelope", "system")
-        .order_by("-id")[:_IN_FLIGHT]
+        .order_by("-id")
+        .values_list("system__slug", "partition", "planned_at", "shape", "predicted", "task__envelope__body")[
+            :_IN_FLIGHT
+        ]
     )
-    for attempt in reversed(rows):
-        record = places.get((attempt.system.slug, attempt.partition))
-        observed_at = taken.get(attempt.system.slug)
-        if record is None or observed_at is None or attempt.planned_at <= observed_at:
+    for system, partition, planned_at, shape, predicted, body in reversed(rows):
+        record, observed_at = places.get((system, partition)), taken.get(system)
+        if record is None or observed_at is None or planned_at <= observed_at:
             continue
-        envelope = EnvelopeValue.model_validate(attempt.task.envelope.body)
         with suppress(LookupError, ValidationError):  # the partition may have changed since
-            reserve(cache, _as_if_here(attempt, record), envelope=envelope, records=records)
+            reserve_shape(
+                cache,
+                record,
+                Shape.model_validate(shape),
+                envelope=EnvelopeValue.model_validate(body),
+                runtime_s=predicted["runtime_s"],
+            )
     return cache
-
-
-def _as_if_here(attempt: Attempt, record: ResourceRecord) -> DecisionValue:
-    """Return an attempt's decision as one of these records, without charge: that is reserved already."""
-    value = DecisionValue.model_validate(attempt.decision.body)
-    assert value.selected is not None  # noqa: S101  # attempts are made from placed decisions
-    estimates = value.selected.estimates
-    free = estimates.charge.model_copy(update={"amount": Decimal(0)})
-    selected = value.selected.model_copy(
-        update={
-            "account": record.account,
-            "qos": record.qos,
-            "estimates": estimates.model_copy(update={"charge": free}),
-        }
-    )
-    return value.model_copy(update={"selected": selected})
 
 
 def keep(value: DecisionValue, *, user_id: int, task: Task | None, purpose: str, now: datetime) -> Decision:

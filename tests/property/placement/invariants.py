@@ -27,6 +27,13 @@ from tests.property.placement.planning import (
     remembered_answers_equal_fresh_ones,
     what_fits_the_empty_machine_gets_a_start,
 )
+from tests.property.placement.sharing import (
+    a_decision_is_a_valid_value,
+    a_full_store_answers_the_same,
+    accounts_are_judged_as_if_alone,
+    askers,
+    kept_plans_equal_fresh_ones,
+)
 from tests.property.placement.views import (
     MODEL,
     NOW,
@@ -280,6 +287,8 @@ CHOICE = [
         the_same_inputs_give_the_same_bytes,
         a_reserved_choice_is_planned_behind,
         unschedulable_tells_what_would_help,
+        accounts_are_judged_as_if_alone,
+        a_decision_is_a_valid_value,
     )
 ]
 PLAN = [
@@ -294,4 +303,8 @@ PLAN = [
         counting_is_never_later_than_naming,
     )
 ] + [Invariant(fewer_running_jobs_never_delay, (records("delta", "gpu"), envelopes()))]
-INVARIANTS = {each.name: each for each in CHOICE + PLAN}
+KEPT = [
+    Invariant(claim, (federations(), askers))
+    for claim in (kept_plans_equal_fresh_ones, a_full_store_answers_the_same)
+]
+INVARIANTS = {each.name: each for each in CHOICE + PLAN + KEPT}

@@ -15,11 +15,14 @@ from orchestrator.placement import (
     choose,
     judge,
     occupancy,
+    outlook,
     place,
     relax,
     rules,
     sizing,
+    store,
     timeline,
+    types,
 )
 from tests.property.placement.views import bounds, envelope, record
 
@@ -143,7 +146,7 @@ def _bounds_never_refreshed(healthy: Any) -> Any:
 
 def _wrong_parent(_healthy: Any) -> Any:
     """Take the bounds of any known request, more demanding ones too."""
-    return lambda self, _key: next(iter(self._heaps), None)
+    return lambda self, _key: max(self._heaps, key=lambda known: known[1:], default=None)
 
 
 def _gives_up_on_wide(healthy: Any) -> Any:
@@ -205,6 +208,27 @@ def _more_is_worse(healthy: Any) -> Any:
     return capacity_rule
 
 
+def _credit_not_compared(_healthy: Any) -> Any:
+    """Take accounts for alike that have different credit."""
+    return lambda record: (record.system, record.partition, record.limits)
+
+
+def _name_forgotten(healthy: Any) -> Any:
+    """Let accounts that lack an allocation share their reasons, which name one of them."""
+    return lambda twin, record: replace(twin, rejections=())
+
+
+def _key_without(*parts: int) -> Callable[[Any], Any]:
+    def fault(healthy: Any) -> Any:
+        return lambda *args: tuple(p for i, p in enumerate(healthy(*args)) if i not in parts)
+
+    return fault
+
+
+def _counts_as_text(healthy: Any) -> Any:
+    return lambda **named: healthy(**{**named, "cpus": str(named["cpus"])})
+
+
 CAPPED = (
     envelope(gpus=bounds(1, 4), policy=Policy(max_charge={"delta": Decimal(2)})),
     [record(charge=ChargeRule(unit="SU", per_gpu=Decimal(1)))],
@@ -228,8 +252,8 @@ MUTANTS = [
     Mutant("wall time is not capped", rules, "wall_time", _nothing, "only_feasible_is_chosen"),
     Mutant(
         "the trace loses its reasons",
-        place,
-        "Candidate",
+        types.Candidate,
+        "made",
         _reasons_lost,
         "every_candidate_is_feasible_or_explained",
     ),
@@ -355,5 +379,48 @@ MUTANTS = [
     ),
     Mutant(
         "idle nodes are late", occupancy, "_shared_steps", _idle_nodes_late, "fewer_running_jobs_never_delay"
+    ),
+    Mutant(
+        "accounts share a judgement whatever their credit",
+        judge,
+        "_case_of",
+        _credit_not_compared,
+        "accounts_are_judged_as_if_alone",
+    ),
+    Mutant(
+        "the second account loses its reasons",
+        judge,
+        "_as_if",
+        _name_forgotten,
+        "accounts_are_judged_as_if_alone",
+    ),
+    Mutant("counts are words", types.SizeTried, "made", _counts_as_text, "a_decision_is_a_valid_value"),
+    Mutant(
+        "reservations reach the kept plan",
+        outlook.Outlook,
+        "fork",
+        lambda _h: lambda self: self,
+        "kept_plans_equal_fresh_ones",
+    ),
+    Mutant(
+        "nodes taken from a fork are taken from all",
+        timeline.NodeTimelines,
+        "_own",
+        lambda _h: lambda self, index: self.nodes[index],
+        "kept_plans_equal_fresh_ones",
+    ),
+    Mutant(
+        "everybody has the first user's priority",
+        store,
+        "_key_of",
+        _key_without(5),
+        "kept_plans_equal_fresh_ones",
+    ),
+    Mutant(
+        "a full store mixes partitions up",
+        store,
+        "_key_of",
+        _key_without(0, 1, 2, 3),
+        "a_full_store_answers_the_same",
     ),
 ]
