@@ -25,6 +25,7 @@ class Exec(Frozen):
     """Run one program, never through a shell.
 
     `stop_on_failure`: when it fails, the rest of the batch is skipped (a ping before slow commands).
+    `requires`: name of an earlier operation that must have ended with 0, else this one alone is skipped.
     `env` is added to the site's environment after SLURM_*/SQUEUE_*-like presets were removed.
     """
 
@@ -37,6 +38,7 @@ class Exec(Frozen):
     timeout_s: float = 20.0
     max_bytes: int = 8 * 1024 * 1024
     stop_on_failure: bool = False
+    requires: str = ""
 
 
 class ReadFile(Frozen):

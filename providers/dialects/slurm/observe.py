@@ -5,6 +5,9 @@ asked for all of our own user's jobs (`--me`, 20.02 and later), finished ones in
 still remembers them; unknown ids, which make `squeue -j` fail, are never named. Accounting is asked by id
 (without a window: jobs not yet eligible are outside every window) and by name where no id is known.
 
+A ping comes before both: without a controller squeue would hang for half a minute, so it is skipped, while
+accounting may still confirm ends.
+
 Accounting has the last word on how a job ended. It lags, so a job that only the controller calls finished is
 COMPLETING until accounting agrees or SETTLE_S have passed. A preempted or node-failed job that has left the
 queue may come back under its id (requeue): nothing is said of it before SETTLE_S.
@@ -16,6 +19,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from providers.dialects.slurm.directives import checked_key
+from providers.dialects.slurm.ping import PING, build_ping
 from providers.dialects.slurm.rows import (
     ACCOUNTING_FORMAT,
     FIELD,
@@ -58,15 +62,17 @@ class Question:
 
 
 def build_observe(refs: Sequence[JobRef], *, since: datetime) -> Batch:
-    """Return one look at the refs: one squeue, and one sacct for each few hundred of them."""
+    """Return one look at the refs: a ping, one squeue, and one sacct for each few hundred of them."""
     questions = _questions(refs, since=since)
     return Batch(
         operations=(
+            build_ping(),
             Exec(
                 name=QUEUE,
                 argv=("squeue", "--me", "-h", "-a", "-t", "all", "-o", QUEUE_FORMAT),
                 env=_ENVIRONMENT,
                 timeout_s=_QUEUE_TIMEOUT_S,
+                requires=PING,
             ),
             *(
                 Exec(

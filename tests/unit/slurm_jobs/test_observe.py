@@ -41,16 +41,18 @@ def is_unsaid(job: JobRef, *, queue: str | Reply = "", accounting: str | Reply =
 # --- what is asked --------------------------------------------------------------------------------
 
 
-def test_the_queue_is_asked_first_and_for_no_id() -> None:
+def test_the_queue_is_asked_before_accounting_and_for_no_id() -> None:
     batch = build_observe([ref("7"), ref(None, key="lost")], since=at("2026-11-29T17:00:00"))
 
-    queue, by_id, by_name = [each for each in batch.operations if isinstance(each, Exec)]
+    ping, queue, by_id, by_name = [each for each in batch.operations if isinstance(each, Exec)]
+    assert (ping.argv, ping.timeout_s) == (("scontrol", "ping"), 4.0)
     assert queue.argv[:7] == ("squeue", "--me", "-h", "-a", "-t", "all", "-o")
     assert by_id.argv[:5] == ("sacct", "-n", "-X", "-P", "-D")
     assert by_id.argv[-2:] == ("-j", "7")
     assert by_name.argv[-3:] == ("--name=lost", "-S", "2026-11-29T16:45:00")
     assert {each.env["TZ"] for each in (queue, by_id, by_name)} == {"UTC"}
-    assert not any(each.stop_on_failure for each in (queue, by_id, by_name))
+    assert not any(each.stop_on_failure for each in batch.operations if isinstance(each, Exec))
+    assert [each.requires for each in (queue, by_id, by_name)] == ["ping", "", ""]
 
 
 def test_a_thousand_jobs_cost_one_squeue_and_a_few_saccts() -> None:
@@ -59,6 +61,7 @@ def test_a_thousand_jobs_cost_one_squeue_and_a_few_saccts() -> None:
     batch = build_observe(refs, since=NOW)
 
     assert [each.name for each in batch.operations] == [
+        "ping",
         "queue",
         "accounting-ids-0",
         "accounting-ids-1",
@@ -73,7 +76,7 @@ def test_a_thousand_jobs_cost_one_squeue_and_a_few_saccts() -> None:
 
 
 def test_no_refs_still_make_a_batch_that_reads_as_nothing() -> None:
-    assert [each.name for each in build_observe([], since=NOW).operations] == ["queue"]
+    assert [each.name for each in build_observe([], since=NOW).operations] == ["ping", "queue"]
     assert read_observe(both([]), [], now=NOW) == {}
 
 
