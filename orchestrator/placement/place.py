@@ -110,11 +110,17 @@ def _question(
 
 
 def reserve(
-    cache: PlanCache, decision: Decision, *, envelope: Envelope, records: Sequence[ResourceRecord]
+    cache: PlanCache,
+    decision: Decision,
+    *,
+    envelope: Envelope,
+    records: Sequence[ResourceRecord],
+    is_own: bool = True,
 ) -> None:
     """Put a decision into the plan, so that the next one on the same records is planned behind it.
 
-    An unschedulable decision takes nothing. `envelope` and `records` are those it was made from.
+    An unschedulable decision takes nothing. `envelope` and `records` are those it was made from; a decision
+    that is not `is_own` was made for another user of the site, whose limits are not ours.
 
     Raises:
         LookupError: the selected candidate is not among the records.
@@ -140,6 +146,7 @@ def reserve(
             layout=replace(layout, walltime_s=shape.walltime_s),
             runtime_s=chosen.estimates.runtime_s,
             amount=chosen.estimates.charge.amount,
+            is_own=is_own,
         )
     )
 

@@ -96,12 +96,12 @@ class PartitionPlan:
             free_slots=slots,
         )
 
-    def reserve(self, layout: Layout, runtime_s: int) -> None:
-        """Put an own choice into the plan: it holds nodes, a running slot and GPUs from its planned start."""
+    def reserve(self, layout: Layout, runtime_s: int, *, is_own: bool = True) -> None:
+        """Put a choice into the plan: it holds nodes from its planned start, an own one also running slots."""
         need, (after_limits, after_means) = need_of(layout), self._after(layout)
         in_limits = self.limits.reserve(need, layout.walltime_s, after_s=after_limits)
         in_means = self.means.reserve(need, max(1, min(runtime_s, layout.walltime_s)), after_s=after_means)
-        if in_limits is not None and in_means is not None:
+        if is_own and in_limits is not None and in_means is not None:
             ends = OwnEnd(in_limits + layout.walltime_s, in_means + runtime_s, layout.gpus)
             self.own_ends.append(ends)
         self._answers.clear()

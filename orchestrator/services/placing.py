@@ -88,7 +88,7 @@ def in_flight(records: Sequence[ResourceRecord]) -> PlanCache:
     rows = (
         Attempt.objects.filter(planned_at__gt=min(taken.values()))
         .exclude(state__in=ENDED)
-        .select_related("decision", "task__envelope", "system")
+        .select_related("decision", "task__envelope", "system", "connection")
         .order_by("-id")[:_IN_FLIGHT]
     )
     for attempt in reversed(rows):
@@ -97,8 +97,10 @@ def in_flight(records: Sequence[ResourceRecord]) -> PlanCache:
         if record is None or observed_at is None or attempt.planned_at <= observed_at:
             continue
         envelope = EnvelopeValue.model_validate(attempt.task.envelope.body)
+        is_own = attempt.connection.remote_user == (record.user or "")
         with suppress(LookupError, ValidationError):  # the partition may have changed since
-            reserve(cache, _as_if_here(attempt, record), envelope=envelope, records=records)
+            value = _as_if_here(attempt, record)
+            reserve(cache, value, envelope=envelope, records=records, is_own=is_own)
     return cache
 
 

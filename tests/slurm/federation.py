@@ -1,7 +1,7 @@
 """The product over the real clusters of the lab: systems and ways into them, and what sacct says."""
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -19,7 +19,7 @@ from federation.profile import ProfileDocument
 from federation.services import allocate, connect, store_profile
 from orchestrator.models import Attempt, Task
 from orchestrator.services import tasks
-from tests.slurm.lab.cluster import Cluster
+from tests.slurm.lab.cluster import Cluster, Refused
 from tests.slurm.lab.laboratory import Lab
 from tests.stepping import forget_what_is_cached, silence_the_bells
 
@@ -76,6 +76,7 @@ PROFILES: dict[str, dict[str, Any]] = {
         },
     },
 }
+_NEVER = datetime.min.replace(tzinfo=UTC)
 GPU_ACCOUNTS = {"delta": "bbka-delta-gpu", "deltaai": "bbka-dtai-gh", "vista": "ASC24001"}
 
 
@@ -89,7 +90,8 @@ class Accounted:
     submit_at: datetime | None
     start_at: datetime | None
     end_at: datetime | None
-    tres: dict[str, str]
+    tres: frozenset[str]
+    """Words of AllocTRES, such as `gres/gpu=2`."""
 
 
 class Federation:
@@ -138,30 +140,38 @@ class Federation:
         return self.lab[attempt.system.slug]
 
     def accounted(self, *attempts: Attempt) -> list[Accounted]:
-        """Return every allocation that accounting ever made for these attempts' keys, in order of ids."""
-        rows: list[Accounted] = []
+        """Return every allocation that accounting ever made for these attempts, in order of ids and time.
+
+        By their keys, so that a second job is seen too, and by their ids: a job that was never eligible, as
+        one cancelled while held, lies in no window of time.
+        """
+        rows: set[Accounted] = set()
         for slug in sorted({attempt.system.slug for attempt in attempts}):
-            keys = [attempt.submit_key for attempt in attempts if attempt.system.slug == slug]
-            rows += _accounted(self.lab[slug], keys)
-        return rows
+            here = [attempt for attempt in attempts if attempt.system.slug == slug]
+            keys = ",".join(attempt.submit_key for attempt in here)
+            ids = ",".join(attempt.job_id for attempt in here if attempt.job_id)
+            rows |= _accounted(self.lab[slug], "-S", "now-1hours", f"--name={keys}")
+            rows |= _accounted(self.lab[slug], "-j", ids) if ids else set()
+        return sorted(rows, key=lambda row: (int(row.job_id), row.submit_at or _NEVER))
 
     def names(self, cluster: Cluster) -> list[str]:
         """Return the names of all jobs in a cluster's queue, ended ones it remembers included."""
         return cluster.ask("squeue", "-ah", "-t", "all", "-o", "%j").splitlines()
 
 
-def _accounted(cluster: Cluster, keys: Sequence[str]) -> list[Accounted]:
-    argv = ("sacct", "-aXDPn", "-S", "now-1hours", f"--name={','.join(keys)}")
+def _accounted(cluster: Cluster, *selection: str) -> set[Accounted]:
     columns = "jobid,state,exitcode,submit,start,end,alloctres"
-    answer = cluster.client("root", (*argv, "-o", columns), env={"SLURM_TIME_FORMAT": "%s", "TZ": "UTC"})
-    assert answer.rc == 0
-    return sorted((_row(line) for line in answer.stdout.splitlines()), key=lambda row: int(row.job_id))
+    argv = ("sacct", "-aXDPn", "-o", columns, *selection)
+    answer = cluster.client("root", argv, env={"SLURM_TIME_FORMAT": "%s", "TZ": "UTC"})
+    if answer.rc != 0:
+        raise Refused(answer)
+    return {_row(line) for line in answer.stdout.splitlines()}
 
 
 def _row(line: str) -> Accounted:
     job_id, state, code, submit, start, end, tres = line.split("|")
-    pairs = dict(word.split("=", 1) for word in tres.split(",") if word)
-    return Accounted(job_id, state, code, _instant(submit), _instant(start), _instant(end), pairs)
+    words = frozenset(filter(None, tres.split(",")))
+    return Accounted(job_id, state, code, _instant(submit), _instant(start), _instant(end), words)
 
 
 def _instant(word: str) -> datetime | None:

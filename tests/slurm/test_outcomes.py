@@ -1,19 +1,20 @@
-"""Every way a job can end or wait on real Slurm: state, cause, words, events, and the jobs accounting counts."""
+"""Every way a job can end or wait on real Slurm: state, cause, words, events, and what accounting counts."""
 
 from dataclasses import dataclass
 
 from django.contrib.auth.models import User
 from django.utils import timezone
 
-from federation.models import Allocation
-from federation.selectors import probe_of
-from orchestrator.dispatch import dispatch
+from federation.models import Allocation, Snapshot
+from federation.selectors import probe_of, records_for
+from federation.types import ResourceRecord
 from orchestrator.lifecycle import AttemptState, TaskState
 from orchestrator.models import Attempt, Task
 from orchestrator.services import tasks
 from providers.types import JobState
 from tests.slurm.federation import Federation, last_event, submit, told
 from tests.slurm.lab.cluster import Cluster
+from tests.slurm.lab.namespace import until
 from tests.stepping import all_step_until, step, step_until
 
 ONCE = {"max_attempts": 1}
@@ -89,8 +90,8 @@ def test_every_end_is_told_as_accounting_has_it_and_a_requeue_is_the_same_attemp
 
     by_hand, by_failure = [task.attempts.get() for task in again]
     vista.ask("scontrol", "requeue", by_hand.job_id, user="alice")
-    _fail_node_of(federation, by_failure)
-    _fail_node_of(federation, avoided.attempts.get())
+    for node in {_node(by_failure), _node(avoided.attempts.get())}:
+        deltaai.node_down(node)
     all_step_until(again, TaskState.PENDING)
     for attempt in (by_hand, by_failure):  # else Slurm waits two minutes before it starts a requeued job
         federation.cluster(attempt).ask("scontrol", "update", f"jobid={attempt.job_id}", "starttime=now")
@@ -110,10 +111,9 @@ def _restartable(user: User, system: str) -> Task:
     return submit(user, command, name=f"restarts on {system}", envelope=envelope)
 
 
-def _fail_node_of(federation: Federation, attempt: Attempt) -> None:
-    attempt.refresh_from_db()
+def _node(attempt: Attempt) -> str:
     [node] = attempt.node_names
-    federation.cluster(attempt).node_down(node)
+    return str(node)
 
 
 def _ended(federation: Federation, task: Task, end: End) -> None:
@@ -143,9 +143,8 @@ def _restarted_once(federation: Federation, task: Task, first_end: str) -> None:
     assert [row.state for row in rows] == [first_end, "COMPLETED"]
     assert attempt.started_at == rows[1].start_at
     assert task.manifest.body["restarts"] == 1
-    moves = [
-        event for event in told(task) if event in {"task.started", "task.retrying", "attempt.dispatched"}
-    ]
+    kept = {"task.started", "task.retrying", "attempt.dispatched"}
+    moves = [event for event in told(task) if event in kept]
     assert moves == ["attempt.dispatched", "task.started", "task.started"]
 
 
@@ -174,12 +173,14 @@ def test_jobs_end_as_cancelled_by_whom_it_was_and_none_is_left_at_the_site(
         submit(researcher, "exec sleep 600", name=name, envelope=shared)
         for name in ("running", "owner", "root", "held")
     ]
-    for task in (held,):
-        dispatch(task.attempt_id, now=timezone.now())
     first = submit(researcher, "exec sleep 600", name="first", envelope=debug)
     all_step_until([running, owner, root, first, held], TaskState.RUNNING)
     waiting = step_until(submit(researcher, "true", name="waiting", envelope=debug), TaskState.PENDING)
-    _waits_for_its_limit(waiting)
+    _waits(
+        waiting, "QOSMaxJobsPerUserLimit", "The QoS is at its limit of jobs per user; it passes as jobs end."
+    )
+    anvil.ask("scontrol", "hold", _job(waiting), user="alice")
+    _waits(waiting, "JobHeldUser", "The job is held by its owner; release it to let it run.")
 
     for task in (running, waiting, first):
         tasks.cancel_task(researcher, task.handle, actor="user:alice", now=timezone.now())
@@ -200,7 +201,8 @@ def test_jobs_end_as_cancelled_by_whom_it_was_and_none_is_left_at_the_site(
     assert len({row.job_id for row in rows}) == 5
     assert {row.state.split(" ")[0] for row in rows} == {"CANCELLED"}
     assert anvil.queue() == [_job(held)]
-    assert held.attempts.get().reason_explained == "The job is held by its owner; release it to let it run."
+    explained = held.attempts.get().reason_explained
+    assert explained == "The job was requeued and is held; release it to let it run."
     tasks.cancel_task(researcher, held.handle, actor="user:alice", now=timezone.now())
     assert (step_until(held).state, anvil.queue()) == (TaskState.CANCELLED, [])
     assert Allocation.objects.get().reserved == 0
@@ -210,16 +212,15 @@ def _job(task: Task) -> str:
     return task.attempts.get().job_id
 
 
-def _waits_for_its_limit(task: Task) -> None:
-    step_until(task, TaskState.PENDING)
-    attempt = task.attempts.get()
-    for _ in range(20):
-        if attempt.reason_raw.startswith("QOS"):
-            break
+def _waits(task: Task, reason: str, explained: str) -> None:
+    """Step until the scheduler names this reason, and hold it against the words a person reads."""
+
+    def is_named() -> bool:
         step()
-        attempt.refresh_from_db()
-    assert attempt.reason_raw == "QOSMaxJobsPerUserLimit"
-    assert attempt.reason_explained == ""
+        return task.attempts.get().reason_raw == reason
+
+    until(is_named, reason, timeout_s=20, step_s=0.3)
+    assert task.attempts.get().reason_explained == explained
 
 
 def test_arrays_and_het_jobs_of_others_are_counted_as_what_they_are(
@@ -240,8 +241,25 @@ def test_arrays_and_het_jobs_of_others_are_counted_as_what_they_are(
     probe = probe_of(system.snapshot_id)
 
     assert probe is not None
-    jobs = {job.job_id: job for job in probe.jobs}
-    assert set(jobs) == set()
-    assert sum(job.gpus for job in probe.jobs if job.state is JobState.RUNNING) == 12
-    assert held
-    assert het
+    shown = {
+        job.job_id: (job.state, job.gpus, job.cpus, job.array_pending, job.array_throttle, job.is_eligible)
+        for job in probe.jobs
+    }
+    running_task = (JobState.RUNNING, 4, 4, 1, None, True)
+    assert shown == {
+        **{f"{running}_{task}": running_task for task in (1, 2, 3)},
+        held: (JobState.HELD, 1, 1, 10, 2, False),
+        f"{het}+0": (JobState.HELD, 2, 2, 1, None, False),
+        f"{het}+1": (JobState.HELD, 0, 8, 1, None, False),
+    }
+    counts = Snapshot.objects.get(pk=system.snapshot_id).counts
+    assert (counts["running"], counts["pending"]) == (3, 12)
+    assert (counts["gpus"], counts["gpus_free"]) == (76, 64)
+    record = _record(researcher, "gpuA100x4")
+    assert record.queue.eligible_count == 0
+    assert sum(node.gpus_free for node in record.nodes) == 20
+
+
+def _record(user: User, partition: str) -> ResourceRecord:
+    [found] = [record for record in records_for(user, now=timezone.now()) if record.partition == partition]
+    return found
