@@ -427,6 +427,8 @@ class Observation(Frozen):
     elapsed_s: int | None = None
     walltime_s: int | None = None
     node_names: tuple[str, ...] = ()
+    left_queue: bool = False
+    """The queue, seen whole, does not hold the job that accounting still calls alive."""
     restarts: int = 0
     """How often the scheduler itself requeued it."""
     partition: str | None = None

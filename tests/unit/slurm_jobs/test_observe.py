@@ -169,6 +169,7 @@ def test_a_job_only_the_controller_calls_finished_waits_for_accounting() -> None
     waiting = seen(ref("7"), queue=queue, accounting=running)
     later = seen(ref("7"), queue=queue, accounting=running, now=NOW + timedelta(seconds=SETTLE_S))
     alone = seen(ref("7"), queue=queue, accounting=NO_ACCOUNTING)
+    down = seen(ref("7"), queue=queue, accounting=DEAD_DATABASE)
     agreed = seen(
         ref("7"), queue=queue, accounting=accounting_record(JobID="7", State="FAILED", ExitCode="3:0")
     )
@@ -179,6 +180,11 @@ def test_a_job_only_the_controller_calls_finished_waits_for_accounting() -> None
     assert (later.state, later.exit_code) == (JobState.FAILED, None)
     assert alone is not None
     assert alone.state is JobState.FAILED
+    assert down is not None
+    assert (down.state, down.reason_explained) == (
+        JobState.COMPLETING,
+        "The job has ended; its accounting record is awaited.",
+    )
     assert agreed is not None
     assert (agreed.source, agreed.state, agreed.exit_code) == ("accounting", JobState.FAILED, 3)
     assert (agreed.reason_raw, agreed.reason_explained) == (
@@ -312,8 +318,11 @@ def test_what_nobody_knows_is_none_only_when_both_answered() -> None:
 
 
 @pytest.mark.parametrize("state", ["RUNNING", "PENDING", "COMPLETING"])
-def test_nothing_is_said_while_accounting_lags(state: str) -> None:
-    assert is_unsaid(ref("7"), accounting=accounting_record(JobID="7", State=state, End="Unknown"))
+def test_a_job_that_left_the_queue_alive_is_told_so(state: str) -> None:
+    got = seen(ref("7"), accounting=accounting_record(JobID="7", State=state, End="Unknown"))
+
+    assert got is not None
+    assert (got.left_queue, got.state_raw, got.source) == (True, state, "accounting")
 
 
 def test_without_the_queue_accounting_confirms_ends_only() -> None:
