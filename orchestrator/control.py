@@ -4,7 +4,7 @@ All attempts of a connection are looked at in one request; no transaction is ope
 costs only itself. The lock keeps it to one worker at a time, and a killed worker's lock goes with it.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
@@ -27,7 +27,7 @@ from orchestrator.services.moves import move_task, task_event
 from providers.contracts import Dialect, Link
 from providers.errors import FacetError
 from providers.registry import dialect
-from providers.types import Batch, BatchReply, FileEntry, JobRef, ListFiles, Observation
+from providers.types import Batch, BatchReply, FileEntry, JobRef, ListFiles, Observation, Operation
 
 log = structlog.get_logger(__name__)
 
@@ -131,7 +131,7 @@ def _ask(speaks: Dialect, link: Link, attempts: Sequence[Attempt], *, now: datet
     observing = speaks.observe(refs, since=since - timedelta(minutes=5))
     to_cancel = [attempt for attempt in attempts if _cancel_is_due(attempt, now=now)]
     cancelling = speaks.cancel([_ref(attempt) for attempt in to_cancel]) if to_cancel else None
-    operations = (*(cancelling.operations if cancelling else ()), *observing.operations)
+    operations = _once((*(cancelling.operations if cancelling else ()), *observing.operations))
     deadline_s = observing.deadline_s + (cancelling.deadline_s if cancelling else 0)
     reply = link.run(Batch(operations=operations, deadline_s=deadline_s))
     looked = Looked()
@@ -141,6 +141,14 @@ def _ask(speaks: Dialect, link: Link, attempts: Sequence[Attempt], *, now: datet
     for attempt in attempts:
         looked.folds[attempt.pk] = _fold(attempt, observations, now=now)
     return looked
+
+
+def _once(operations: Iterable[Operation]) -> tuple[Operation, ...]:
+    """Return the operations, each name once: what two batches both need first is asked once."""
+    found: dict[str, Operation] = {}
+    for operation in operations:
+        found.setdefault(operation.name, operation)
+    return tuple(found.values())
 
 
 def _cancel_is_due(attempt: Attempt, *, now: datetime) -> bool:

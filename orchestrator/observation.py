@@ -13,6 +13,10 @@ LOOKS_BEFORE_LOST = 4
 LOST_AFTER = timedelta(seconds=45)
 """A job is lost only when the scheduler, accounting included, denied it this often and this long."""
 LOOKS_BEFORE_REDISPATCH = 2
+FORGOTTEN_AFTER = timedelta(minutes=15)
+LOOKS_BEFORE_FORGOTTEN = 30
+"""How long and how often the queue must deny a job that accounting calls alive before it counts as lost:
+longer than accounting may lag after it was down itself."""
 
 _LIVE = {
     JobState.QUEUED: AttemptState.PENDING,
@@ -68,6 +72,8 @@ class Fold:
 
 def seen(facts: AttemptFacts, look: Observation, *, now: datetime) -> Fold:
     """Fold what the scheduler showed of the job."""
+    if look.left_queue:
+        return _left_queue(facts, look, now=now)
     target, cause = _meaning(facts, look)
     changes: dict[str, Any] = {
         "job_id": look.job_id,
@@ -98,6 +104,32 @@ def seen(facts: AttemptFacts, look: Observation, *, now: datetime) -> Fold:
         changes=changes,
         became_seen=facts.unseen_since is not None,
     )
+
+
+def _left_queue(facts: AttemptFacts, look: Observation, *, now: datetime) -> Fold:
+    """Fold a job that left the queue without an end in accounting: late news mostly, a lost job seldom."""
+    looks = facts.looks_without_trace + 1
+    since = facts.unseen_since or now
+    changes: dict[str, Any] = {
+        "job_id": look.job_id,
+        "state_raw": look.state_raw[:80],
+        "looks_without_trace": looks,
+        "unseen_since": since,
+    }
+    if looks >= LOOKS_BEFORE_FORGOTTEN and now - since >= FORGOTTEN_AFTER:
+        if facts.cancel_reason:
+            target, cause = _as_asked(facts)
+            return Fold(target=target, cause=cause, changes=changes)
+        changes["reason_explained"] = (
+            f"The scheduler has forgotten the job; its accounting still calls it {look.state_raw}."
+        )
+        return Fold(target=AttemptState.FAILED, cause=Cause.LOST, changes=changes)
+    if facts.state is AttemptState.UNKNOWN or now - (facts.observed_at or since) < UNSEEN_AFTER:
+        return Fold(changes=changes)
+    changes["reason_explained"] = (
+        f"The job has left the queue, while accounting still calls it {look.state_raw}."
+    )
+    return Fold(target=AttemptState.UNKNOWN, changes=changes, became_unseen=True)
 
 
 def _meaning(facts: AttemptFacts, look: Observation) -> tuple[AttemptState, Cause | None]:

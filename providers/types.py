@@ -25,6 +25,7 @@ class Exec(Frozen):
     """Run one program, never through a shell.
 
     `stop_on_failure`: when it fails, the rest of the batch is skipped (a ping before slow commands).
+    `requires`: name of an earlier operation that must have ended with 0, else this one alone is skipped.
     `env` is added to the site's environment after SLURM_*/SQUEUE_*-like presets were removed.
     """
 
@@ -37,6 +38,7 @@ class Exec(Frozen):
     timeout_s: float = 20.0
     max_bytes: int = 8 * 1024 * 1024
     stop_on_failure: bool = False
+    requires: str = ""
 
 
 class ReadFile(Frozen):
@@ -307,7 +309,7 @@ class QueueJob(Frozen):
     """Actual start of a running job, or the scheduler's expectation for a pending one."""
     node_names: tuple[str, ...] = ()
     is_eligible: bool = True
-    """Pending for resources or priority only: not held, dependent, begin-time or blocked by its own limits."""
+    """Pending for resources or priority only: not held, dependent, or blocked by its own limits."""
     array_pending: int = 1
     array_throttle: int | None = None
     name: str = ""
@@ -425,6 +427,8 @@ class Observation(Frozen):
     elapsed_s: int | None = None
     walltime_s: int | None = None
     node_names: tuple[str, ...] = ()
+    left_queue: bool = False
+    """The queue, seen whole, does not hold the job that accounting still calls alive."""
     restarts: int = 0
     """How often the scheduler itself requeued it."""
     partition: str | None = None

@@ -28,6 +28,8 @@ class Commitment:
     layout: Layout
     runtime_s: int
     amount: Decimal
+    is_own: bool = True
+    """Of the same user at the site. Another user's takes nodes, and nothing of this user's limits."""
 
 
 class PlanCache:
@@ -70,7 +72,7 @@ class PlanCache:
         plan = found[1]
         for commitment in self._commitments[plan.reserved :]:
             if (commitment.system, commitment.partition) == (record.system, record.partition):
-                plan.reserve(commitment.layout, commitment.runtime_s)
+                plan.reserve(commitment.layout, commitment.runtime_s, is_own=commitment.is_own)
         plan.reserved = len(self._commitments)
         return plan
 
@@ -78,9 +80,10 @@ class PlanCache:
         """Put a choice into every plan of its partition, made or still to be made."""
         self._commitments.append(commitment)
 
-    def committed_jobs(self, system: str) -> int:
-        """Return how many choices were made at a system."""
-        return sum(commitment.system == system for commitment in self._commitments)
+    def committed_jobs(self, system: str, partition: str) -> int:
+        """Return how many own choices were made in a partition, where limits on jobs are counted."""
+        place = (system, partition)
+        return sum(c.is_own and (c.system, c.partition) == place for c in self._commitments)
 
     def committed_amount(self, system: str, account: str | None) -> Decimal:
         """Return what the choices made on an account will be charged at most."""

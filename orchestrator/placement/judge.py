@@ -126,13 +126,12 @@ def _judge(question: Question, record: ResourceRecord) -> Judged:
 
 def _behind_commitments(question: Question, record: ResourceRecord) -> ResourceRecord:
     """Return the record with the jobs and credit of choices made since its snapshot."""
-    jobs = question.cache.committed_jobs(record.system)
-    if not jobs:
+    jobs = question.cache.committed_jobs(record.system, record.partition)
+    amount = question.cache.committed_amount(record.system, record.account)
+    if not jobs and not amount:
         return record
     limits = replace(record.limits, submitted_jobs=record.limits.submitted_jobs + jobs)
-    credit = record.credit_left
-    if credit is not None:
-        credit -= question.cache.committed_amount(record.system, record.account)
+    credit = None if record.credit_left is None else record.credit_left - amount
     return replace(record, limits=limits, credit_left=credit)
 
 

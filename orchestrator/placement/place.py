@@ -119,11 +119,17 @@ def _question(
 
 
 def reserve(
-    cache: PlanCache, decision: Decision, *, envelope: Envelope, records: Sequence[ResourceRecord]
+    cache: PlanCache,
+    decision: Decision,
+    *,
+    envelope: Envelope,
+    records: Sequence[ResourceRecord],
+    is_own: bool = True,
 ) -> None:
     """Put a decision into the plan, so that the next one on the same records is planned behind it.
 
-    An unschedulable decision takes nothing. `envelope` and `records` are those it was made from.
+    An unschedulable decision takes nothing. `envelope` and `records` are those it was made from; a decision
+    that is not `is_own` was made for another user of the site, whose limits are not ours.
 
     Raises:
         LookupError: the selected candidate is not among the records.
@@ -142,6 +148,7 @@ def reserve(
         envelope=envelope,
         runtime_s=chosen.estimates.runtime_s,
         amount=chosen.estimates.charge.amount,
+        is_own=is_own,
     )
 
 
@@ -153,8 +160,11 @@ def reserve_shape(
     envelope: Envelope,
     runtime_s: int,
     amount: Decimal = Decimal(0),
+    is_own: bool = True,
 ) -> None:
     """Put a granted shape into the plan of a record's partition; `amount` is not charged yet.
+
+    One that is not `is_own` was made for another user of the site, whose limits are not ours.
 
     Raises:
         LookupError: the shape does not fit the partition's nodes.
@@ -172,6 +182,7 @@ def reserve_shape(
             layout=replace(layout, walltime_s=shape.walltime_s),
             runtime_s=runtime_s,
             amount=amount,
+            is_own=is_own,
         )
     )
 

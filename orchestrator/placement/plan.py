@@ -80,14 +80,14 @@ class PartitionPlan:
             free_slots=slots,
         )
 
-    def reserve(self, layout: Layout, runtime_s: int) -> None:
-        """Put an own choice into the plan: it holds nodes, a running slot and GPUs from its planned start."""
+    def reserve(self, layout: Layout, runtime_s: int, *, is_own: bool = True) -> None:
+        """Put a choice into the plan: it holds nodes from its planned start, an own one running slots too."""
         if not self._forked:
             self.outlook, self._forked = self.outlook.fork(), True
         need = need_of(layout)
         after = self._after(layout, need)
         end = self.outlook.reserve(need, limit_s=layout.walltime_s, run_s=runtime_s, after=after)
-        if end is not None:
+        if is_own and end is not None:
             self.own_ends.append(OwnEnd(*end, layout.gpus))
         self._answers.clear()
 

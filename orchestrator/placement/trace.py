@@ -17,7 +17,6 @@ from pydantic import BaseModel, JsonValue
 from federation.types import ResourceRecord
 from orchestrator.placement.types import Decision
 
-
 _PLAIN = frozenset({type(None), bool, int, float, str})
 
 

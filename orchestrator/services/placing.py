@@ -99,11 +99,17 @@ def in_flight(records: Sequence[ResourceRecord]) -> PlanCache:
         Attempt.objects.filter(planned_at__gt=min(taken.values()))
         .exclude(state__in=ENDED)
         .order_by("-id")
-        .values_list("system__slug", "partition", "planned_at", "shape", "predicted", "task__envelope__body")[
-            :_IN_FLIGHT
-        ]
+        .values_list(
+            "system__slug",
+            "partition",
+            "planned_at",
+            "shape",
+            "predicted",
+            "task__envelope__body",
+            "connection__remote_user",
+        )[:_IN_FLIGHT]
     )
-    for system, partition, planned_at, shape, predicted, body in reversed(rows):
+    for system, partition, planned_at, shape, predicted, body, remote_user in reversed(rows):
         record, observed_at = places.get((system, partition)), taken.get(system)
         if record is None or observed_at is None or planned_at <= observed_at:
             continue
@@ -114,6 +120,7 @@ def in_flight(records: Sequence[ResourceRecord]) -> PlanCache:
                 Shape.model_validate(shape),
                 envelope=EnvelopeValue.model_validate(body),
                 runtime_s=predicted["runtime_s"],
+                is_own=remote_user == (record.user or ""),
             )
     return cache
 

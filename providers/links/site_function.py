@@ -204,7 +204,8 @@ def run_batch(request):  # type: ignore[no-untyped-def]  # plain JSON in and out
     stopped = False
     for op in request["operations"]:
         began = time.monotonic()
-        if stopped or began >= deadline:
+        needed = op.get("requires")
+        if stopped or began >= deadline or (needed and replies.get(needed, {}).get("rc") != 0):
             reply = {"skipped": True}
         else:
             try:

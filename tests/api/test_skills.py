@@ -20,7 +20,8 @@ from orchestrator.models import Envelope, Task
 from portal.skills.bounds import LIMIT_BYTES
 from portal.skills.tasks import _whole_characters
 from tests.api.conftest import Api
-from tests.state.conftest import Sites, step
+from tests.state.conftest import Sites
+from tests.stepping import step
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

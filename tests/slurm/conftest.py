@@ -7,11 +7,14 @@ from pathlib import Path
 import pytest
 
 from tests.slurm.emulated import EmulatedSite
+from tests.slurm.federation import colleague, federation, researcher
 from tests.slurm.lab.cluster import Cluster
 from tests.slurm.lab.laboratory import Lab
 from tests.slurm.lab.layout import lacking
 from tests.slurm.lab.sites import DELTA
 from tests.slurm.sites import RealSite, Site, Speaker
+
+__all__ = ["colleague", "federation", "researcher"]
 
 HERE = Path(__file__).parent
 

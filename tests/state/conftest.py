@@ -12,19 +12,15 @@ import pytest
 from django.contrib.auth.models import User
 from django.utils import timezone
 
-from federation import collector, selectors
+from federation import collector
 from federation.models import Connection, System
 from federation.profile import ProfileDocument
 from federation.services import allocate, connect, store_profile
-from orchestrator import control
-from orchestrator.dispatch import dispatch
-from orchestrator.doorbell import hang
-from orchestrator.lifecycle import TASK_MOVES, TaskState, is_terminal
-from orchestrator.models import Attempt, Task
-from orchestrator.services import tasks
+from orchestrator.models import Task
 from providers.sandbox.slurm import events, faults
 from providers.sandbox.slurm.setup import DELTA, VISTA, create, env
 from providers.sandbox.slurm.store import Store
+from tests.stepping import forget_what_is_cached, silence_the_bells, step_until
 
 PROFILES = {
     "delta": {
@@ -61,16 +57,10 @@ PROFILES = {
 
 
 @pytest.fixture(autouse=True)
-def _fresh_caches() -> None:
-    for cached in (selectors.profile_of, selectors.probe_of, selectors._prepared):
-        cached.cache_clear()
-
-
-@pytest.fixture(autouse=True)
-def _no_bells() -> None:
-    """Step by step: nothing happens on its own."""
-    for name in ("dispatch", "control_system", "advance_task"):
-        hang(name, lambda _row: None)
+def _by_hand() -> None:
+    """Step by step: nothing happens on its own, nothing is left of the test before."""
+    forget_what_is_cached()
+    silence_the_bells()
 
 
 @pytest.fixture
@@ -153,33 +143,7 @@ def sites(tmp_path: Path) -> Sites:
     return Sites(tmp_path)
 
 
-def step(system: System | None = None) -> None:
-    """Do once what the clock would do."""
-    now = timezone.now()
-    single = Attempt.objects.filter(state="planned", due_at__gt=now)
-    for attempt_id in single.values_list("pk", flat=True):
-        dispatch(attempt_id, now=timezone.now())
-    for system_id in [system.pk] if system else control.systems_with_work(now=now):
-        control.control_system(system_id, now=timezone.now())
-    for task_id in control.tasks_with_work(now=timezone.now()):
-        tasks.advance_task(task_id, now=timezone.now())
-
-
 @pytest.fixture
 def until() -> Callable[..., Task]:
     """Step until a task reaches a state (or any end); fails after `timeout` seconds."""
-
-    def wait(task: Task, *states: TaskState, timeout: float = 30) -> Task:
-        deadline = time.monotonic() + timeout
-        while True:
-            step()
-            task.refresh_from_db()
-            state = TaskState(task.state)
-            if state in states or (not states and is_terminal(TASK_MOVES, state)):
-                return task
-            if is_terminal(TASK_MOVES, state) or time.monotonic() > deadline:
-                attempt = task.attempts.order_by("-number").first()
-                pytest.fail(f"task is {state} ({task.reason}); attempt {attempt and attempt.__dict__}")
-            time.sleep(0.3)
-
-    return wait
+    return step_until

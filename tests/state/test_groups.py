@@ -16,7 +16,8 @@ from orchestrator.lifecycle import AttemptState, GroupState, TaskState
 from orchestrator.models import Attempt, Group, Task
 from orchestrator.services import groups
 from providers.errors import InvalidInput
-from tests.state.conftest import Sites, step
+from tests.state.conftest import Sites
+from tests.stepping import step
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -1,7 +1,8 @@
 """Cancel jobs of ours, and tell which requests were taken.
 
 scancel is silent on success, also for jobs that are unknown or over (exit code 0): "taken" says nothing of
-the job, only the next look does. Another user's job gives exit code 210, a dead controller 8 after 29 s.
+the job, only the next look does. Another user's job gives exit code 210, a dead controller 8 after 29 s,
+hence a ping first.
 
 Source: scancel(1); recorded behaviour of 20.11 to 25.11.
 """
@@ -12,6 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from providers.dialects.body import checked_key
+from providers.dialects.slurm.ping import PING, build_ping
 from providers.errors import InvalidInput
 from providers.types import Batch, BatchReply, Exec, JobRef, Reply
 
@@ -38,14 +40,18 @@ def build_cancel(refs: Sequence[JobRef]) -> Batch:
     """
     commands = _commands(refs)
     return Batch(
-        operations=tuple(
-            Exec(
-                name=each.name,
-                argv=("scancel", *each.arguments),
-                env={"TZ": "UTC", "LC_ALL": "C"},
-                timeout_s=_TIMEOUT_S,
-            )
-            for each in commands
+        operations=(
+            build_ping(),
+            *(
+                Exec(
+                    name=each.name,
+                    argv=("scancel", *each.arguments),
+                    env={"TZ": "UTC", "LC_ALL": "C"},
+                    timeout_s=_TIMEOUT_S,
+                    requires=PING,
+                )
+                for each in commands
+            ),
         ),
         deadline_s=_TIMEOUT_S * max(1, min(4, len(commands))) + 10,
     )

@@ -5,8 +5,13 @@ asked for all of our own user's jobs (`--me`, 20.02 and later), finished ones in
 still remembers them; unknown ids, which make `squeue -j` fail, are never named. Accounting is asked by id
 (without a window: jobs not yet eligible are outside every window) and by name where no id is known.
 
-Accounting has the last word on how a job ended. It lags, so a job that only the controller calls finished is
-COMPLETING until accounting agrees or SETTLE_S have passed. A preempted or node-failed job that has left the
+A ping comes before both: without a controller squeue would hang for half a minute, so it is skipped, while
+accounting may still confirm ends.
+
+Accounting has the last word on how a job ended. It lags or is down, so a job that only the controller calls
+finished is COMPLETING until accounting agrees or SETTLE_S have passed, unless the site keeps no accounting. A
+job that accounting calls alive and the queue does not hold is told as such: either accounting lags, or a
+controller that lost its state forgot the job. A preempted or node-failed job that has left the
 queue may come back under its id (requeue): nothing is said of it before SETTLE_S.
 """
 
@@ -16,6 +21,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from providers.dialects.body import checked_key
+from providers.dialects.slurm.ping import PING, build_ping
 from providers.dialects.slurm.rows import (
     ACCOUNTING_FORMAT,
     FIELD,
@@ -58,15 +64,17 @@ class Question:
 
 
 def build_observe(refs: Sequence[JobRef], *, since: datetime) -> Batch:
-    """Return one look at the refs: one squeue, and one sacct for each few hundred of them."""
+    """Return one look at the refs: a ping, one squeue, and one sacct for each few hundred of them."""
     questions = _questions(refs, since=since)
     return Batch(
         operations=(
+            build_ping(),
             Exec(
                 name=QUEUE,
                 argv=("squeue", "--me", "-h", "-a", "-t", "all", "-o", QUEUE_FORMAT),
                 env=_ENVIRONMENT,
                 timeout_s=_QUEUE_TIMEOUT_S,
+                requires=PING,
             ),
             *(
                 Exec(
@@ -98,13 +106,15 @@ def read_observe(
     found: dict[str, Observation | None] = {}
     has_answer = queue is not None
     for question in _questions(refs, since=now):
-        rows = _accounting_rows(reply.replies.get(question.name))
+        answer = reply.replies.get(question.name)
+        rows = _accounting_rows(answer)
         has_answer = has_answer or rows is not None
         for ref in question.refs:
             verdict = judge(
                 find_queue(queue, ref) if queue is not None else None,
                 find_accounting(rows, ref) if rows is not None else None,
                 now=reply.site_time or now,
+                keeps_accounting=not _keeps_none(answer),
             )
             if verdict is not UNSAID:
                 found[ref.submit_key] = verdict.seen
@@ -127,7 +137,9 @@ UNSAID: Final = Verdict(None)
 """Nothing can be said; told apart from "no such job" by identity."""
 
 
-def judge(queue: Sighting | None, accounting: Sighting | None, *, now: datetime) -> Verdict:
+def judge(
+    queue: Sighting | None, accounting: Sighting | None, *, now: datetime, keeps_accounting: bool = True
+) -> Verdict:
     """Weigh what the queue and accounting show of one job; None for one that did not answer."""
     if queue is None:
         return _without_queue(accounting)
@@ -138,7 +150,7 @@ def judge(queue: Sighting | None, accounting: Sighting | None, *, now: datetime)
         return Verdict(_enriched(queue.seen, known))
     if known is not None and known.state in TERMINAL:
         return Verdict(_with_reason(known, queue.seen))
-    if accounting is None or _is_settled(queue.seen, now=now):
+    if not keeps_accounting or _is_settled(queue.seen, now=now):
         return Verdict(queue.seen)
     return Verdict(
         queue.seen.model_copy(
@@ -167,8 +179,8 @@ def _left_queue(accounting: Sighting | None, *, now: datetime) -> Verdict:
         return Verdict(None)
     if seen.state is JobState.UNKNOWN:
         return Verdict(seen)
-    if seen.state not in TERMINAL:  # accounting lags behind the controller
-        return UNSAID
+    if seen.state not in TERMINAL:
+        return Verdict(seen.model_copy(update={"left_queue": True}))
     if seen.state in REQUEUEABLE and not _is_settled(seen, now=now):
         return UNSAID
     return Verdict(seen)
@@ -240,6 +252,11 @@ def _accounting_rows(answer: Reply | None) -> tuple[AccountingRow, ...] | None:
         return read_accounting(answer.stdout if answer else "")
     except UnparsableOutput:
         return None
+
+
+def _keeps_none(answer: Reply | None) -> bool:
+    """Whether the site said that it keeps no accounting; one that is down is waited for."""
+    return answer is not None and "accounting storage is disabled" in answer.stderr
 
 
 def _is_whole(answer: Reply | None) -> bool:

@@ -223,6 +223,29 @@ def test_a_group_counts_towards_running_and_submit_limits() -> None:
     assert waits == [0, 3600, None]
 
 
+def test_choices_in_one_partition_leave_the_limits_of_another_alone() -> None:
+    shared, debug = (
+        record(partition="shared"),
+        record(partition="debug", limits=UserLimits(max_submit_jobs=1)),
+    )
+    cache = PlanCache()
+    reserve(cache, decide(envelope(), shared, cache=cache), envelope=envelope(), records=[shared])
+
+    assert decide(envelope(), debug, cache=cache).result == "placed"
+
+
+def test_another_users_choice_takes_nodes_and_none_of_our_limits() -> None:
+    limits = UserLimits(max_running_jobs=1, max_submit_jobs=1)
+    view = record(nodes=(node("n1"), node("n2")), limits=limits)
+    request, cache, waits = envelope(gpus=bounds(4)), PlanCache(), []
+    for _ in range(3):
+        decision = decide(request, view, cache=cache)
+        reserve(cache, decision, envelope=request, records=[view], is_own=False)
+        waits.append(decision.selected and decision.selected.estimates.wait.plan_limits_s)
+
+    assert waits == [0, 0, 3600]
+
+
 def test_diversity_prefers_the_less_loaded_system_among_equals_only() -> None:
     tied = decide(envelope(), record("anvil"), record("vista"), diversity_load={"anvil": 1})
     apart = decide(envelope(), record("anvil"), crowded("vista"), diversity_load={"anvil": 1})

@@ -41,16 +41,18 @@ def is_unsaid(job: JobRef, *, queue: str | Reply = "", accounting: str | Reply =
 # --- what is asked --------------------------------------------------------------------------------
 
 
-def test_the_queue_is_asked_first_and_for_no_id() -> None:
+def test_the_queue_is_asked_before_accounting_and_for_no_id() -> None:
     batch = build_observe([ref("7"), ref(None, key="lost")], since=at("2026-11-29T17:00:00"))
 
-    queue, by_id, by_name = [each for each in batch.operations if isinstance(each, Exec)]
+    ping, queue, by_id, by_name = [each for each in batch.operations if isinstance(each, Exec)]
+    assert (ping.argv, ping.timeout_s) == (("scontrol", "ping"), 4.0)
     assert queue.argv[:7] == ("squeue", "--me", "-h", "-a", "-t", "all", "-o")
     assert by_id.argv[:5] == ("sacct", "-n", "-X", "-P", "-D")
     assert by_id.argv[-2:] == ("-j", "7")
     assert by_name.argv[-3:] == ("--name=lost", "-S", "2026-11-29T16:45:00")
     assert {each.env["TZ"] for each in (queue, by_id, by_name)} == {"UTC"}
-    assert not any(each.stop_on_failure for each in (queue, by_id, by_name))
+    assert not any(each.stop_on_failure for each in batch.operations if isinstance(each, Exec))
+    assert [each.requires for each in (queue, by_id, by_name)] == ["ping", "", ""]
 
 
 def test_a_thousand_jobs_cost_one_squeue_and_a_few_saccts() -> None:
@@ -59,6 +61,7 @@ def test_a_thousand_jobs_cost_one_squeue_and_a_few_saccts() -> None:
     batch = build_observe(refs, since=NOW)
 
     assert [each.name for each in batch.operations] == [
+        "ping",
         "queue",
         "accounting-ids-0",
         "accounting-ids-1",
@@ -73,7 +76,7 @@ def test_a_thousand_jobs_cost_one_squeue_and_a_few_saccts() -> None:
 
 
 def test_no_refs_still_make_a_batch_that_reads_as_nothing() -> None:
-    assert [each.name for each in build_observe([], since=NOW).operations] == ["queue"]
+    assert [each.name for each in build_observe([], since=NOW).operations] == ["ping", "queue"]
     assert read_observe(both([]), [], now=NOW) == {}
 
 
@@ -166,6 +169,7 @@ def test_a_job_only_the_controller_calls_finished_waits_for_accounting() -> None
     waiting = seen(ref("7"), queue=queue, accounting=running)
     later = seen(ref("7"), queue=queue, accounting=running, now=NOW + timedelta(seconds=SETTLE_S))
     alone = seen(ref("7"), queue=queue, accounting=NO_ACCOUNTING)
+    down = seen(ref("7"), queue=queue, accounting=DEAD_DATABASE)
     agreed = seen(
         ref("7"), queue=queue, accounting=accounting_record(JobID="7", State="FAILED", ExitCode="3:0")
     )
@@ -176,6 +180,11 @@ def test_a_job_only_the_controller_calls_finished_waits_for_accounting() -> None
     assert (later.state, later.exit_code) == (JobState.FAILED, None)
     assert alone is not None
     assert alone.state is JobState.FAILED
+    assert down is not None
+    assert (down.state, down.reason_explained) == (
+        JobState.COMPLETING,
+        "The job has ended; its accounting record is awaited.",
+    )
     assert agreed is not None
     assert (agreed.source, agreed.state, agreed.exit_code) == ("accounting", JobState.FAILED, 3)
     assert (agreed.reason_raw, agreed.reason_explained) == (
@@ -309,8 +318,11 @@ def test_what_nobody_knows_is_none_only_when_both_answered() -> None:
 
 
 @pytest.mark.parametrize("state", ["RUNNING", "PENDING", "COMPLETING"])
-def test_nothing_is_said_while_accounting_lags(state: str) -> None:
-    assert is_unsaid(ref("7"), accounting=accounting_record(JobID="7", State=state, End="Unknown"))
+def test_a_job_that_left_the_queue_alive_is_told_so(state: str) -> None:
+    got = seen(ref("7"), accounting=accounting_record(JobID="7", State=state, End="Unknown"))
+
+    assert got is not None
+    assert (got.left_queue, got.state_raw, got.source) == (True, state, "accounting")
 
 
 def test_without_the_queue_accounting_confirms_ends_only() -> None:

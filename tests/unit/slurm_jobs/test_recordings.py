@@ -342,5 +342,5 @@ def test_recorded_ends_are_final_once_they_have_settled() -> None:
     ended = {
         f"k{row['JobIDRaw']}" for row in recorded if row["State"].split()[0] not in {"RUNNING", "PENDING"}
     }
-    assert set(got) == ended
+    assert {key for key, each in got.items() if each is not None and not each.left_queue} == ended
     assert len(ended) > 20

@@ -1,0 +1,1 @@
+"""Tests of the orchestrator's pure parts."""
