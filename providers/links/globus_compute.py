@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
-from globus_sdk import AccessTokenAuthorizer, ComputeClientV2, ComputeClientV3, GlobusAPIError, RetryConfig
+from globus_sdk import AccessTokenAuthorizer, ComputeClientV2, ComputeClientV3, GlobusAPIError
 from globus_sdk.exc import GlobusError
-from globus_sdk.transport import RequestsTransport
+from globus_sdk.transport import RequestsTransport, RetryConfig
 
 from providers.errors import NotAuthorized, RateLimited, SiteUnreachable, UnparsableOutput
 from providers.links import globus_errors as meaning
