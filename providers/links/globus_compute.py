@@ -182,7 +182,9 @@ class _Call:
         link, number, faults = self.link, 0, 0
         link.board.watch(link.access.owner, task_id, for_s=self.left_s())
         while self.left_s() > 0:
-            self._sleep(link.rhythm.pause_s(number) if not faults else _FAULT_PAUSE_S * 2.0 ** min(faults - 1, 3))
+            self._sleep(
+                link.rhythm.pause_s(number) if not faults else _FAULT_PAUSE_S * 2.0 ** min(faults - 1, 3)
+            )
             number += 1
             found = link.board.answer(task_id)
             if found is not None:

@@ -29,7 +29,9 @@ LIMIT_BYTES = 10 * 1024 * 1024
 
 _LOST_WORKER = re.compile(r"\b(WorkerLost|ManagerLost|EndpointLost|BadStateException|ExecutorError)\b")
 _TOO_LARGE = re.compile(r"\b(MaxResultSizeExceeded|ResultTooLarge)\b")
-_OTHER_PYTHON = re.compile(r"\b(SyntaxError|DeserializationError|SerdeError|ImportError|ModuleNotFoundError)\b")
+_OTHER_PYTHON = re.compile(
+    r"\b(SyntaxError|DeserializationError|SerdeError|ImportError|ModuleNotFoundError)\b"
+)
 
 
 class SignInNeeded(Exception):
@@ -171,7 +173,9 @@ def no_answer(error: GlobusError, endpoint: str) -> SiteUnreachable:
 
 def failed_task(exception: str, endpoint: str) -> FacetError:
     """Return what a failed task stands for; the work that it started may nevertheless go on."""
-    last = next((line.strip() for line in reversed(exception.splitlines()) if line.strip()), "no reason given")
+    last = next(
+        (line.strip() for line in reversed(exception.splitlines()) if line.strip()), "no reason given"
+    )
     if _TOO_LARGE.search(exception):
         return UnparsableOutput(
             f"The site's answer is larger than the {LIMIT_BYTES >> 20} MB that Globus Compute carries.",

@@ -81,7 +81,13 @@ def redirect(url: str) -> Answer:
 
 def auth_refusal(status: int, code: str, said: str) -> Answer:
     """Refuse as Globus Auth does."""
-    error = {"id": str(uuid.uuid4()), "status": str(status), "code": code.upper(), "title": said, "detail": said}
+    error = {
+        "id": str(uuid.uuid4()),
+        "status": str(status),
+        "code": code.upper(),
+        "title": said,
+        "detail": said,
+    }
     content = {"error": code, "errors": [error], "error_description": said}
     return Answer(status, json.dumps(content).encode())
 
@@ -89,7 +95,11 @@ def auth_refusal(status: int, code: str, said: str) -> Answer:
 def compute_refusal(status: int, code: str, said: str, **more: object) -> Answer:
     """Refuse as Globus Compute does."""
     content = {
-        **{"status": "Failed", "code": code, "message": said, "reason": said, "http_status_code": status},
+        "status": "Failed",
+        "code": code,
+        "message": said,
+        "reason": said,
+        "http_status_code": status,
         **more,
     }
     return Answer(status, json.dumps(content).encode())

@@ -120,8 +120,12 @@ class Auth:
             {
                 "keys": [
                     {
-                        **{"kty": "RSA", "alg": "RS512", "use": "sig", "kid": "1"},
-                        **{"n": _number(numbers.n), "e": _number(numbers.e)},
+                        "kty": "RSA",
+                        "alg": "RS512",
+                        "use": "sig",
+                        "kid": "1",
+                        "n": _number(numbers.n),
+                        "e": _number(numbers.e),
                     }
                 ]
             }
@@ -136,10 +140,12 @@ class Auth:
             return auth_refusal(400, "invalid_request", "unknown client or redirect_uri")
         asked = roots(query.get("scope", ""))
         scopes = "".join(
-            f'<label><input type="checkbox" name="scope" value="{escape(s)}" checked> {escape(s)}</label>' for s in asked
+            f'<label><input type="checkbox" name="scope" value="{escape(s)}" checked> {escape(s)}</label>'
+            for s in asked
         )
         people = "".join(
-            f'<option value="{escape(p["sub"])}">{escape(p["username"])}</option>' for p in self.state.every("person")
+            f'<option value="{escape(p["sub"])}">{escape(p["username"])}</option>'
+            for p in self.state.every("person")
         )
         page = _PAGE.format(
             name=escape(application["name"]), request=escape(json.dumps(query)), scopes=scopes, people=people
@@ -159,7 +165,9 @@ class Auth:
             "sub": form["identity"],
             "client": query["client_id"],
             "redirect_uri": back,
-            "scopes": [scope for scope in roots(query.get("scope", "")) if scope in request.form_lists["scope"]],
+            "scopes": [
+                scope for scope in roots(query.get("scope", "")) if scope in request.form_lists["scope"]
+            ],
             "offline": query.get("access_type") == "offline",
         }
         code = secrets.token_urlsafe(24)
@@ -171,7 +179,10 @@ class Auth:
     # --- tokens -----------------------------------------------------------------------------------
 
     def _client(self, request: Request) -> str | None:
-        name, secret = request.basic or (request.form.get("client_id", ""), request.form.get("client_secret", ""))
+        name, secret = request.basic or (
+            request.form.get("client_id", ""),
+            request.form.get("client_secret", ""),
+        )
         known = self.state.get("application", name)
         return name if known is not None and secrets.compare_digest(known["secret"], digest(secret)) else None
 
@@ -222,8 +233,11 @@ class Auth:
         ttl_s, scope = self.state.setting("access_ttl_s", ACCESS_TTL_S), " ".join(scopes)
         secret = self.state.mint("access", sub=sub, client=client, scope=scope, server=server, ttl_s=ttl_s)
         made: dict[str, Any] = {
-            **{"access_token": secret, "scope": scope, "expires_in": int(ttl_s)},
-            **{"token_type": "Bearer", "resource_server": server},
+            "access_token": secret,
+            "scope": scope,
+            "expires_in": int(ttl_s),
+            "token_type": "Bearer",
+            "resource_server": server,
         }
         if offline:
             made["refresh_token"] = self._refresh(sub, client, scope, server)
@@ -269,10 +283,18 @@ class Auth:
         about = self._about(row["sub"])
         return ok(
             {
-                **{"active": True, "scope": row["scope"], "sub": row["sub"], "client_id": row["client"]},
-                **{"username": about["preferred_username"], "name": about["name"], "email": about["email"]},
-                **{"exp": int(row["expires_at"]), "iat": int(row["issued_at"]), "iss": self.issuer},
-                **{"aud": [row["server"], row["client"]], "token_type": "Bearer"},
+                "active": True,
+                "scope": row["scope"],
+                "sub": row["sub"],
+                "client_id": row["client"],
+                "username": about["preferred_username"],
+                "name": about["name"],
+                "email": about["email"],
+                "exp": int(row["expires_at"]),
+                "iat": int(row["issued_at"]),
+                "iss": self.issuer,
+                "aud": [row["server"], row["client"]],
+                "token_type": "Bearer",
             }
         )
 

@@ -99,8 +99,11 @@ class Compute:
             return compute_refusal(403, "ENDPOINT_ACCESS_FORBIDDEN", "you may not see this endpoint")
         return ok(
             {
-                **{"uuid": key, "name": found.name, "display_name": found.name},
-                **{"multi_user": found.user_config_schema is not None, "public": False},
+                "uuid": key,
+                "name": found.name,
+                "display_name": found.name,
+                "multi_user": found.user_config_schema is not None,
+                "public": False,
                 "user_config_schema": found.user_config_schema,
             }
         )

@@ -77,7 +77,10 @@ class State:
 
     def every(self, kind: str) -> list[dict[str, Any]]:
         """Return all documents of a kind by id."""
-        return [json.loads(row["doc"]) for row in self.run("SELECT doc FROM thing WHERE kind = ? ORDER BY id", kind)]
+        return [
+            json.loads(row["doc"])
+            for row in self.run("SELECT doc FROM thing WHERE kind = ? ORDER BY id", kind)
+        ]
 
     def drop(self, kind: str, key: str) -> None:
         """Forget a document."""
@@ -147,7 +150,10 @@ class State:
     def expire(self, *, kind: str = "access", sub: str | None = None) -> int:
         """Let every token of a kind (of one person) expire now; return how many there were."""
         return self.changed(
-            "UPDATE token SET expires_at = 0 WHERE kind = ? AND active AND (? IS NULL OR sub = ?)", kind, sub, sub
+            "UPDATE token SET expires_at = 0 WHERE kind = ? AND active AND (? IS NULL OR sub = ?)",
+            kind,
+            sub,
+            sub,
         )
 
     def active_tokens(self, sub: str) -> int:
@@ -205,6 +211,9 @@ class State:
     def requests(self, route: str = "", *, sub: str | None = None) -> int:
         """Return how many requests of the last ten minutes went to routes that begin so."""
         rows = self.run(
-            "SELECT count(*) AS n FROM request WHERE route LIKE ? AND (? IS NULL OR sub = ?)", f"{route}%", sub, sub
+            "SELECT count(*) AS n FROM request WHERE route LIKE ? AND (? IS NULL OR sub = ?)",
+            f"{route}%",
+            sub,
+            sub,
         )
         return int(rows[0]["n"])
