@@ -32,14 +32,15 @@ def auth_client() -> ConfidentialAppAuthClient:
     Raises:
         NotSetUp: no application is registered.
     """
-    if not is_set_up():
+    secret = settings.GLOBUS_CLIENT_SECRET
+    if not settings.GLOBUS_CLIENT_ID or secret is None:
         raise NotSetUp(
             "Globus is not set up in this installation.",
             remediation="The operator registers an application and sets FACET_GLOBUS_CLIENT_ID and _SECRET.",
         )
     return ConfidentialAppAuthClient(
         settings.GLOBUS_CLIENT_ID,
-        settings.GLOBUS_CLIENT_SECRET.get_secret_value(),
+        secret.get_secret_value(),
         base_url=settings.GLOBUS_AUTH_URL or None,
         transport=RequestsTransport(http_timeout=_ANSWER_S),
         retry_config=RetryConfig(max_retries=0),

@@ -49,7 +49,8 @@ def settings_of(connection: Connection) -> GlobusSettings:
             for line in error.errors(include_input=False, include_url=False)
         )
         raise InvalidInput(
-            f"The settings of connection {connection.handle} are not right: {problems[0][0]} {problems[0][2]}.",
+            f"Connection {connection.handle} has settings that are not right: "
+            f"{problems[0][0]} {problems[0][2]}.",
             problems=problems,
         ) from error
 

@@ -1,4 +1,4 @@
-"""The authorization-code flow: out with a random state bound to the browser's session, back with a code used once.
+"""The authorization-code flow: out with a random state kept in the session, back with a code.
 
 Two purposes: `sign_in` finds the person behind a Globus identity; `connect` stores what they delegate.
 The application is confidential, so the code is worth nothing without its secret (and there is no PKCE).
@@ -234,7 +234,7 @@ def _known(person: Person, *, now: datetime) -> User:
     if not settings.GLOBUS_SIGN_UP:
         raise Denied(
             f"Nobody here is known as {person.username}.",
-            remediation="Sign in with your password and connect Globus, or ask an administrator for an account.",
+            remediation="Sign in with your password and connect Globus, or ask an administrator.",
         )
     with transaction.atomic():
         made = User.objects.create_user(

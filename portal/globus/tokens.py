@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import structlog
+from django.contrib.auth.models import User
 from django.db import transaction
 from django.utils import timezone
 from globus_sdk import AuthAPIError, OAuthTokenResponse
@@ -48,8 +49,8 @@ def access_token(connection: Connection, *, refused: str | None = None) -> str:
         NotAuthorized: a sign-in is needed; the user's connections are marked so, once.
         SiteUnreachable: Globus Auth gives no answer now.
     """
-    user_id = None if is_service(connection) else connection.user_id
-    row = GlobusToken.objects.filter(user_id=user_id, resource_server=COMPUTE_SERVER).first()
+    user_id: int | None = None if is_service(connection) else connection.user_id
+    row = _row(user_id)
     if row is None and user_id is None:
         return service_token()
     if row is None:
@@ -62,11 +63,17 @@ def access_token(connection: Connection, *, refused: str | None = None) -> str:
     return service_token() if user_id is None else _renewed(row, connection, refused=refused)
 
 
+def _row(user_id: int | None) -> GlobusToken | None:
+    rows = GlobusToken.objects.filter(resource_server=COMPUTE_SERVER)
+    rows = rows.filter(user__isnull=True) if user_id is None else rows.filter(user_id=user_id)
+    return rows.first()
+
+
 def _secrets(row: GlobusToken, connection: Connection) -> Secrets:
     try:
         kept = json.loads(unseal(row.sealed))
     except Unreadable as error:
-        log.error("a stored access cannot be opened", connection=connection.handle, reason=error.message)
+        log.warning("a stored access cannot be opened", connection=connection.handle, reason=error.message)
         raise needs_sign_in(connection, "The stored access cannot be opened any more.") from error
     return Secrets(access=kept["access"], refresh=kept["refresh"])
 
@@ -144,8 +151,9 @@ def keep(
         "access": made["access_token"],
         "refresh": made.get("refresh_token") or earlier_refresh,
     }
+    owner = None if user_id is None else User.objects.get(pk=user_id)
     row, _ = GlobusToken.objects.update_or_create(
-        user_id=user_id,
+        user=owner,
         resource_server=made["resource_server"],
         defaults={
             "scope": made["scope"],
@@ -159,7 +167,7 @@ def keep(
 
 
 def keep_grant(user_id: int, answer: OAuthTokenResponse, *, now: datetime) -> None:
-    """Store every token set of a user's grant that has a refresh token; identity tokens are not needed later."""
+    """Store every token set of a grant that can be renewed."""
     for made in answer.by_resource_server.values():
         if made.get("refresh_token"):
             keep(user_id, made, now=now)

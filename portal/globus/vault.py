@@ -1,4 +1,4 @@
-"""The lock on what must not be read from the database: Fernet keys derived from the secret keys, newest first."""
+"""The lock on what must not be read from the database: Fernet keys made from the secret keys."""
 
 import base64
 

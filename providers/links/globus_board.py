@@ -1,8 +1,8 @@
 """One status request for everything of a user that is in flight, whichever process waits for it.
 
-Every waiting call writes its task on the user's board. Who asks the service asks for all tasks on the board and
-pins up what has ended, so the others find their answer without a request of their own. Without Redis each
-call asks for its own task only.
+Every waiting call writes its task on the user's board. Who asks the service asks for all tasks on the board
+and pins up what has ended, so the others find their answer without a request of their own. Without Redis
+each call asks for its own task only.
 """
 
 import json
@@ -85,10 +85,12 @@ class SharedBoard:
     def pin(self, owner: str, ended: Mapping[str, Mapping[str, Any]]) -> None:
         """Take ended tasks off the board and keep their answers for who waits for them."""
         for task_id, found in ended.items():
-            text = json.dumps(found)
-            if len(text) <= _PIN_BYTES:
-                self._try(lambda r, t=task_id, v=text: r.set(_pinned(t), v, ex=_KEPT_S))
-            self._try(lambda r, t=task_id: r.zrem(_open(owner), t))
+            self._pin_one(owner, task_id, json.dumps(found))
+
+    def _pin_one(self, owner: str, task_id: str, text: str) -> None:
+        if len(text) <= _PIN_BYTES:
+            self._try(lambda r: r.set(_pinned(task_id), text, ex=_KEPT_S))
+        self._try(lambda r: r.zrem(_open(owner), task_id))
 
     def _try(self, command: Callable[[Redis], Any]) -> Any:
         try:

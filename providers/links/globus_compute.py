@@ -1,8 +1,8 @@
 """The Globus Compute link: one batch = one task at an endpoint that the user authorized.
 
-Submitted over REST, watched by status requests that all of a user's calls share, within one deadline. A doubtful
-submission is never repeated (the site may have it): the caller asks the site for its key instead. What an
-endpoint starts too late finds its deadline passed and runs nothing.
+Submitted over REST, watched by status requests that all of a user's calls share, within one deadline. A
+doubtful submission is never repeated (the site may have it): the caller asks the site for its key instead.
+What an endpoint starts too late finds its deadline passed and runs nothing.
 """
 
 import time
@@ -35,8 +35,10 @@ T = TypeVar("T")
 class Access(Protocol):
     """One user's delegated access to Globus Compute; never shows a token in its repr."""
 
-    owner: str
-    """Whose requests these are, for pacing; never a secret."""
+    @property
+    def owner(self) -> str:
+        """Whose requests these are, for pacing; never a secret."""
+        ...
 
     def token(self, *, refused: str | None = None) -> str:
         """Return a good access token; not the one that was just `refused`.
@@ -103,7 +105,7 @@ class GlobusComputeLink:
         reply = wire.read_result(str(ended["result"]), self.endpoint)
         if batch.operations and all(said.skipped for said in reply.replies.values()):
             raise SiteUnreachable(
-                f"The endpoint {self.endpoint} started our request only after its {batch.deadline_s:.0f} s were over.",
+                f"Endpoint {self.endpoint} started our request after its {batch.deadline_s:.0f} s.",
                 remediation="It may have been asleep or its workers busy; Facet asks again by itself.",
                 endpoint=self.endpoint,
             )
@@ -206,7 +208,8 @@ class _Call:
     def _look(self, task_id: str) -> Mapping[str, Any] | None:
         link = self.link
         wanted = list(link.board.open_tasks(link.access.owner, task_id))
-        results = self.ask(lambda clients: clients.v2.get_task_batch(wanted).data).get("results", {})
+        answer: Mapping[str, Any] = self.ask(lambda clients: clients.v2.get_task_batch(wanted).data)
+        results: Mapping[str, Mapping[str, Any]] = answer.get("results", {})
         ended = {name: said for name, said in results.items() if said.get("status") in meaning.DONE}
         mine = ended.pop(task_id, None)
         link.board.pin(link.access.owner, ended)
@@ -227,7 +230,7 @@ class _Call:
                 raise meaning.no_answer(error, self.link.endpoint) from error
 
     def _after_refusal(self, refused: Exception, error: GlobusAPIError, *, fresh: bool) -> bool:
-        """Prepare another try and return whether the token is a fresh one; or raise what stands for the refusal."""
+        """Prepare another try and return whether the token is a fresh one; or raise what it stands for."""
         access = self.link.access
         if isinstance(refused, RateLimited):
             wait_s = float(str(refused.facts["retry_after_s"]))

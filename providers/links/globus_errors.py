@@ -1,9 +1,9 @@
 """What Globus Compute's refusals mean to a person, in one place.
 
-Not verified against the hosted service, and therefore written only here: the codes and statuses of `_MEANINGS`
-for an endpoint that is offline, unknown or somebody else's and for a function that is not allowed; the names of
-states in flight (anything but `success` and `failed` is taken as "not yet"); and the words in `_LOST_WORKER`
-by which a failed task says that its worker was lost rather than that our function raised.
+Not verified against the hosted service, and therefore written only here: the codes and statuses of
+`_MEANINGS` for an endpoint that is offline, unknown or somebody else's, and a function that is not allowed;
+the names of states in flight (anything but `success` and `failed` is taken as "not yet"); and the words in
+`_LOST_WORKER` by which a failed task says that its worker was lost rather than that our function raised.
 """
 
 import re
@@ -62,7 +62,7 @@ def _offline(endpoint: str, said: str) -> FacetError:
 def _gone(endpoint: str, said: str) -> FacetError:
     return SiteUnreachable(
         f"There is no Globus Compute endpoint {endpoint}: {said}",
-        remediation="It was deleted or the id is wrong; ask the site for the present one and change the connection.",
+        remediation="It was deleted, or the id is wrong; ask the site for the present one.",
         endpoint=endpoint,
     )
 
@@ -78,7 +78,7 @@ def _not_yours(endpoint: str, said: str) -> FacetError:
 def _not_allowed(endpoint: str, said: str) -> FacetError:
     return NotAuthorized(
         f"The Globus Compute endpoint {endpoint} does not allow Facet's function: {said}",
-        remediation="The site's administrators can add it to allowed_functions; see docs/howto/prepare-an-endpoint.md.",
+        remediation="The site can add it to allowed_functions; see docs/howto/prepare-an-endpoint.md.",
         endpoint=endpoint,
     )
 

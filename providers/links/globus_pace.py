@@ -24,7 +24,8 @@ local every, burst = tonumber(ARGV[1]), tonumber(ARGV[2])
 local full = math.max(tonumber(redis.call('GET', KEYS[1]) or 0), t)
 local wait = full - t - every * (burst - 1)
 if wait > 0 then return tostring(wait) end
-redis.call('SET', KEYS[1], string.format('%.6f', full + every), 'PX', math.ceil((full - t + every) * 1000) + 1000)
+local kept_ms = math.ceil((full - t + every) * 1000) + 1000
+redis.call('SET', KEYS[1], string.format('%.6f', full + every), 'PX', kept_ms)
 return '0'
 """
 _HOLD = """

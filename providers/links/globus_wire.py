@@ -1,4 +1,4 @@
-"""What goes over Globus Compute's wire: source text out, JSON both ways, never anything that can execute here.
+"""What goes over Globus Compute's wire: source text out, JSON both ways, nothing that could execute here.
 
 The SDK's serializer is loaded at the first use: it costs 0.9 s of CPU and 55 MB.
 """

@@ -1,8 +1,8 @@
 """`python -m providers.sandbox.globus STATE.db PORT`: serve until told to stop.
 
-`python -m providers.sandbox.globus STATE.db arm '{"path": "/v2/batch_status", "status": 503, "times": 5}'` has
-something go wrong in a stand-in that serves the same file; `disarm` forgets what has not happened yet; `expire` lets
-every access token expire; `endpoint ID online|offline|asleep` changes an endpoint.
+`python -m providers.sandbox.globus STATE.db arm '{"path": "/v2/batch_status", "status": 503, "times": 5}'`
+has something go wrong in a stand-in that serves the same file; `disarm` forgets what has not happened yet;
+`expire` lets every access token expire; `endpoint ID online|offline|asleep` changes an endpoint.
 """
 
 import signal

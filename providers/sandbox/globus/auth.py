@@ -1,4 +1,4 @@
-"""Globus Auth, as far as a confidential application uses it: consent, tokens, refresh, revocation, identities."""
+"""Globus Auth, as far as a confidential application uses it: consent, tokens, refresh, revocation."""
 
 import base64
 import json
@@ -23,8 +23,9 @@ REFRESH_TTL_S = 180 * 86_400.0
 _OPENID = frozenset({"openid", "profile", "email"})
 
 _PAGE = """<!doctype html><html lang="en"><meta charset="utf-8"><title>Stand-in of Globus Auth</title>
-<style>body{{font:16px/1.5 system-ui,sans-serif;max-width:36rem;margin:3rem auto;padding:0 1rem}}
-label{{display:block}}button{{font:inherit;padding:.4rem 1rem;margin-right:.5rem}}</style>
+<style>body{{font:16px/1.5 system-ui,sans-serif;max-width:36rem;margin:3rem auto}}
+label{{display:block}}
+button{{font:inherit;padding:.4rem 1rem;margin-right:.5rem}}</style>
 <h1>{name} would like to</h1><form method="post" action="/v2/oauth2/consent">
 <input type="hidden" name="request" value="{request}">{scopes}
 <p><label>as <select name="identity">{people}</select></label></p>

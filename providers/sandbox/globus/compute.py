@@ -18,6 +18,8 @@ LIMIT_BYTES = 10 * 1024 * 1024
 _KEPT_S = 1800.0
 """A result that nobody fetched is dropped after that long, as at the hosted service."""
 
+_NEW_TASK = "INSERT INTO task (id, owner, endpoint, doc, status) VALUES (?, ?, ?, ?, 'waiting-for-nodes')"
+
 Route = Callable[[Request, str, str], Answer]
 
 
@@ -133,10 +135,7 @@ class Compute:
             for payload in payloads:
                 task_id = str(uuid.uuid4())
                 task = {"function": function["function_code"], "payload": payload, "config": config}
-                self.state.run(
-                    "INSERT INTO task (id, owner, endpoint, doc, status) VALUES (?, ?, ?, ?, 'waiting-for-nodes')",
-                    *(task_id, sub, key, json.dumps(task)),
-                )
+                self.state.run(_NEW_TASK, task_id, sub, key, json.dumps(task))
                 self.sites.put(endpoint, sub, config, task_id)
                 made.setdefault(function_id, []).append(task_id)
         group = doc.get("task_group_id") or str(uuid.uuid4())
@@ -192,7 +191,8 @@ class Compute:
             "DELETE FROM task WHERE completion_t IS NOT NULL AND CAST(completion_t AS REAL) < ?",
             time.time() - _KEPT_S,
         )
-        for row in self.state.run("SELECT id, owner, endpoint, doc FROM task WHERE completion_t IS NULL"):
+        open_tasks = "SELECT id, owner, endpoint, doc FROM task WHERE completion_t IS NULL"
+        for row in self.state.run(open_tasks):
             endpoint = self.state.endpoint(row["endpoint"])
             if endpoint is not None:
                 self.sites.put(endpoint, row["owner"], json.loads(row["doc"]).get("config", {}), row["id"])

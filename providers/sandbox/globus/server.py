@@ -1,4 +1,4 @@
-"""The stand-in's HTTP server: one loopback port for Auth and Compute, faults applied before or after the work."""
+"""The stand-in's HTTP server: one loopback port for Auth and Compute, and the faults it was told to have."""
 
 import json
 import sys

@@ -1,4 +1,4 @@
-"""Who and what the stand-in knows: registered applications, people, endpoints; and the faults it can be told to have."""
+"""Who and what the stand-in knows: applications, people, endpoints; and the faults it can be told to have."""
 
 import uuid
 from collections.abc import Mapping

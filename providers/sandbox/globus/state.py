@@ -20,7 +20,8 @@ CREATE TABLE IF NOT EXISTS thing (kind TEXT, id TEXT, doc TEXT NOT NULL, PRIMARY
 CREATE TABLE IF NOT EXISTS token (
   digest TEXT PRIMARY KEY, kind TEXT, sub TEXT, client TEXT, scope TEXT, server TEXT,
   issued_at REAL, expires_at REAL, active INTEGER DEFAULT 1);
-CREATE TABLE IF NOT EXISTS code (digest TEXT PRIMARY KEY, doc TEXT NOT NULL, expires_at REAL, used INTEGER DEFAULT 0);
+CREATE TABLE IF NOT EXISTS code (
+  digest TEXT PRIMARY KEY, doc TEXT NOT NULL, expires_at REAL, used INTEGER DEFAULT 0);
 CREATE TABLE IF NOT EXISTS task (
   id TEXT PRIMARY KEY, owner TEXT, endpoint TEXT, doc TEXT NOT NULL, status TEXT, result TEXT, exception TEXT,
   completion_t TEXT, details TEXT);
@@ -115,7 +116,7 @@ class State:
         self.put("endpoint", key, doc | {"state": state.value})
 
     def setting(self, name: str, default: float) -> float:
-        """Return a number that governs the stand-in: access_ttl_s, limit_per_10s (0 = none), rotates_refresh."""
+        """Return a number that governs the stand-in: access_ttl_s, limit_per_10s (0: none), rotates_refresh."""
         doc = self.get("setting", name)
         return default if doc is None else float(doc["value"])
 

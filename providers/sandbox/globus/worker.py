@@ -1,8 +1,9 @@
-"""A worker at a stand-in's site: one process per user and configuration, in the environment of that site.
+"""A worker at a stand-in's site: one process of one user and configuration, in the environment of that site.
 
-Started as `python -I -S worker.py`; one JSON object a line on stdin and stdout. Source text and JSON, the only
-forms Facet uses, are opened here without the SDK, so that a worker starts in 0.05 s and holds 12 MB; the tests
-hold both ends against the SDK's own serializer. Anything else is refused as an endpoint with an allow-list would.
+Started as `python -I -S worker.py`; one JSON object a line on stdin and stdout. Source text and JSON, the
+only forms Facet uses, are opened here without the SDK, so that a worker starts in 0.05 s and holds 12 MB; the
+tests hold both ends against the SDK's own serializer. Anything else is refused, as an endpoint with a list of
+allowed forms would.
 """
 
 import json
@@ -23,7 +24,7 @@ class DeserializationError(Exception):
 
 
 def unpack(packed: str) -> list[str]:
-    """Return the buffers of `<length>\\n<buffer>` after one another."""
+    """Return the buffers of: length, line feed, buffer, one after another."""
     found = []
     while packed:
         length, _, rest = packed.partition("\n")
@@ -53,11 +54,15 @@ def run(task: dict[str, Any]) -> dict[str, Any]:
     try:
         function, args, kwargs = (opened(buffer) for buffer in unpack(task["function"] + task["payload"]))
         result = "11\n" + json.dumps(function(*args, **kwargs))
-        if len(result) > LIMIT:
-            raise MaxResultSizeExceeded(f"{len(result)} bytes, limit {LIMIT}")
-    except BaseException:
+        _fits(result)
+    except BaseException:  # noqa: BLE001  # whatever the task raised is its answer
         return {"exception": traceback.format_exc(), "details": details}
     return {"result": result, "details": details}
+
+
+def _fits(result: str) -> None:
+    if len(result) > LIMIT:
+        raise MaxResultSizeExceeded(f"{len(result)} bytes, limit {LIMIT}")
 
 
 def main() -> None:
