@@ -29,8 +29,10 @@ button{{font:inherit;padding:.4rem 1rem;margin-right:.5rem}}</style>
 <h1>{name} would like to</h1><form method="post" action="/v2/oauth2/consent">
 <input type="hidden" name="request" value="{request}">{scopes}
 <p><label>as <select name="identity">{people}</select></label></p>
-<p><button name="decision" value="allow">Allow</button><button name="decision" value="deny">Deny</button></p>
-<p><small>This page stands in for auth.globus.org on this machine; nobody is asked for a password.</small></p></form>"""
+<p><button name="decision" value="allow">Allow</button>
+<button name="decision" value="deny">Deny</button></p>
+<p><small>This page stands in for auth.globus.org on this machine; nobody is
+asked for a password.</small></p></form>"""
 
 
 def server_of(scope: str) -> str:

@@ -186,9 +186,9 @@ class Compute:
         return shown
 
     def _take_up(self) -> None:
-        """After a restart: hand out again what had not ended, and drop results that nobody fetched in time."""
+        """After a restart: hand out again what had not ended; drop results that nobody fetched in time."""
         self.state.run(
-            "DELETE FROM task WHERE completion_t IS NOT NULL AND CAST(completion_t AS REAL) < ?",
+            "DELETE FROM task WHERE CAST(completion_t AS REAL) < ?",
             time.time() - _KEPT_S,
         )
         open_tasks = "SELECT id, owner, endpoint, doc FROM task WHERE completion_t IS NULL"

@@ -1,6 +1,7 @@
 """Running tasks: a few worker processes per endpoint, user and configuration, fed from one queue."""
 
 import base64
+import contextlib
 import json
 import os
 import pickle
@@ -43,6 +44,8 @@ class Worker:
     def __init__(self, env: Mapping[str, str]) -> None:
         self._env = dict(env)
         self._process: subprocess.Popen[str] | None = None
+        self._is_stopped = False
+        self._lock = threading.Lock()
 
     def run(self, task: Mapping[str, Any]) -> dict[str, Any]:
         """Run a task.
@@ -65,27 +68,45 @@ class Worker:
         return answer
 
     def _running(self) -> "subprocess.Popen[str]":
-        if self._process is None or self._process.poll() is not None:
-            home = self._env.get("HOME", "/")
-            self._process = subprocess.Popen(
-                [sys.executable, "-I", "-S", str(_WORKER)],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                text=True,
-                env=self._env,
-                cwd=home if Path(home).is_dir() else "/",
-            )
-        return self._process
+        with self._lock:
+            if self._is_stopped:
+                raise Lost("the endpoint stops")
+            if self._process is None or self._process.poll() is not None:
+                self._bury()
+                home = self._env.get("HOME", "/")
+                self._process = subprocess.Popen(
+                    [sys.executable, "-I", "-S", str(_WORKER)],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    text=True,
+                    env=self._env,
+                    cwd=home if Path(home).is_dir() else "/",
+                )
+            return self._process
 
-    def stop(self) -> None:
-        """End the process."""
+    def _bury(self) -> None:
+        """End what is left of the process."""
         if self._process is None:
             return
         self._process.kill()
         self._process.wait()
         for stream in (self._process.stdin, self._process.stdout):
             if stream is not None:
-                stream.close()
+                with contextlib.suppress(OSError):
+                    stream.close()
+        self._process = None
+
+    def stop(self) -> None:
+        """End the process for good."""
+        with self._lock:
+            self._is_stopped = True
+            if self._process is not None:
+                self._process.kill()
+
+    def forget(self) -> None:
+        """Let go of the process once nobody reads from it any more."""
+        with self._lock:
+            self._bury()
 
 
 class Sites:
@@ -119,8 +140,10 @@ class Sites:
             thread.start()
 
     def _serve(self, endpoint_id: str, worker: Worker, tasks: "queue.Queue[str | None]") -> None:
-        while (task_id := tasks.get()) is not None and not self._stopped.is_set():
+        while (task_id := tasks.get()) is not None:
             self._wait_while_asleep(endpoint_id)
+            if self._stopped.is_set():
+                return
             self._run(task_id, worker)
 
     def _wait_while_asleep(self, endpoint_id: str) -> None:
@@ -171,3 +194,5 @@ class Sites:
             worker.stop()
         for thread in self._threads:
             thread.join(5)
+        for worker in self._workers:
+            worker.forget()

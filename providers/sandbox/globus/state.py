@@ -116,7 +116,7 @@ class State:
         self.put("endpoint", key, doc | {"state": state.value})
 
     def setting(self, name: str, default: float) -> float:
-        """Return a number that governs the stand-in: access_ttl_s, limit_per_10s (0: none), rotates_refresh."""
+        """Return a number that governs it: access_ttl_s, limit_per_10s (0: none), rotates_refresh."""
         doc = self.get("setting", name)
         return default if doc is None else float(doc["value"])
 
