@@ -75,12 +75,12 @@ def needs_sign_in(
 
 @transaction.atomic
 def _mark(connection: Connection, reason: str, parameters: Mapping[str, Any], *, now: datetime) -> None:
-    mine = Connection.objects.filter(user_id=connection.user_id, kind=LinkKind.GLOBUS_COMPUTE, state="active")
-    if is_service(connection):
-        mine = mine.filter(pk=connection.pk)
-    else:
-        mine = mine.exclude(settings__identity="service")
-    rows = list(mine.select_related("system").select_for_update(of=("self",), no_key=True).order_by("pk"))
+    active = Connection.objects.filter(
+        user_id=connection.user_id, kind=LinkKind.GLOBUS_COMPUTE, state="active"
+    )
+    locked = active.select_related("system").select_for_update(of=("self",), no_key=True).order_by("pk")
+    alone = is_service(connection)  # the application's access is another's on each endpoint
+    rows = [row for row in locked if row.pk == connection.pk or not (alone or is_service(row))]
     if parameters:
         GlobusIdentity.objects.filter(user_id=connection.user_id).update(wanted=dict(parameters))
     if not rows:

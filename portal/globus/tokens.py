@@ -113,10 +113,11 @@ def _refresh(row: GlobusToken, secrets: Secrets, connection: Connection) -> str:
 def _why_not(
     error: GlobusAPIError, row: GlobusToken, connection: Connection
 ) -> NotAuthorized | SiteUnreachable:
-    if error.http_status in (400, 403) or (error.http_status == 401 and "client" not in (error.code or "")):
+    is_ours = "client" in (error.code or "").lower()  # invalid_client, unauthorized_client
+    if error.http_status in (400, 401, 403) and not is_ours:
         GlobusToken.objects.filter(pk=row.pk).update(is_refused=True)
         return needs_sign_in(connection, "Globus did not renew the access: it was revoked or has expired.")
-    if error.http_status == 401:
+    if is_ours:
         log.error("Globus does not accept this installation's application; check FACET_GLOBUS_CLIENT_SECRET")
         return SiteUnreachable(
             "Globus does not accept Facet's own registration.",
