@@ -17,7 +17,14 @@ from providers.links.globus_board import Board, OwnBoard
 from providers.links.globus_compute import GlobusComputeLink, Rhythm
 from providers.links.globus_pace import Limit, LocalPace
 from providers.sandbox.globus.server import StandIn, serving
-from providers.sandbox.globus.spec import COMPUTE_SCOPE, COMPUTE_SERVER, Application, Endpoint, Person, identity
+from providers.sandbox.globus.spec import (
+    COMPUTE_SCOPE,
+    COMPUTE_SERVER,
+    Application,
+    Endpoint,
+    Person,
+    identity,
+)
 from providers.types import Batch, Exec
 
 CLIENT = "6d0f3a3c-53f4-4a0c-9c39-0c6a4f8d3d11"
@@ -42,7 +49,9 @@ def globus(tmp_path: Path) -> Iterator[StandIn]:
                 Application(id=CLIENT, secret=CLIENT_SECRET, name="Facet", redirect_uris=(CALLBACK,))
             ],
             people=PEOPLE,
-            endpoints=[Endpoint(id=key, name=name, users=users) for key, name in ((DELTA, "delta"), (VISTA, "vista"))],
+            endpoints=[
+                Endpoint(id=key, name=name, users=users) for key, name in ((DELTA, "delta"), (VISTA, "vista"))
+            ],
         )
         yield server
 
@@ -122,7 +131,9 @@ def consent(
     shown = requests.get(authorize_url, timeout=5)
     shown.raise_for_status()
     fields = dict(re.findall(r'name="(request)" value="([^"]*)"', shown.text))
-    scopes = [scope for scope in re.findall(r'name="scope" value="([^"]*)"', shown.text) if scope not in leave_out]
+    scopes = [
+        scope for scope in re.findall(r'name="scope" value="([^"]*)"', shown.text) if scope not in leave_out
+    ]
     unescaped = fields["request"].replace("&quot;", '"').replace("&#x27;", "'").replace("&amp;", "&")
     base = "{0.scheme}://{0.netloc}".format(urlsplit(authorize_url))
     answer = requests.post(

@@ -50,7 +50,9 @@ def _connection(user: User) -> Connection:
     return connect_endpoint(user, system, GlobusSettings(endpoint=DELTA), now=timezone.now())
 
 
-def test_connecting_stores_a_sealed_grant_and_the_identity(set_up: StandIn, browser: Client, alice: User) -> None:
+def test_connecting_stores_a_sealed_grant_and_the_identity(
+    set_up: StandIn, browser: Client, alice: User
+) -> None:
     connection = _connection(alice)
 
     answer = _connect(browser)
@@ -230,7 +232,9 @@ def test_disconnecting_revokes_at_globus_and_forgets(set_up: StandIn, browser: C
     assert (connection.state, connection.state_reason) == ("needs_sign_in", "You disconnected Globus.")
 
 
-def test_a_revocation_that_globus_did_not_take_is_said_so(set_up: StandIn, browser: Client, alice: User) -> None:
+def test_a_revocation_that_globus_did_not_take_is_said_so(
+    set_up: StandIn, browser: Client, alice: User
+) -> None:
     _connect(browser)
     set_up.state.arm(Fault(path="/v2/oauth2/token/revoke", status=503, times=10))
 
@@ -244,7 +248,9 @@ def test_disconnecting_by_a_link_is_not_possible(set_up: StandIn, browser: Clien
     assert browser.get("/connections/globus/disconnect/").status_code == 405
 
 
-def test_a_known_identity_signs_in_and_leaves_no_access_behind(set_up: StandIn, browser: Client, alice: User) -> None:
+def test_a_known_identity_signs_in_and_leaves_no_access_behind(
+    set_up: StandIn, browser: Client, alice: User
+) -> None:
     _connect(browser)
     kept = set_up.state.active_tokens(ALICE)
     stranger = Client()
@@ -276,9 +282,7 @@ def test_a_next_address_elsewhere_is_not_followed(set_up: StandIn, browser: Clie
     _connect(browser)
     stranger = Client()
 
-    answer = stranger.get(
-        BACK, consent(_out(stranger, "/sign-in/globus/?next=https://evil.example/"), ALICE)
-    )
+    answer = stranger.get(BACK, consent(_out(stranger, "/sign-in/globus/?next=https://evil.example/"), ALICE))
 
     assert answer["Location"] == "/"
 

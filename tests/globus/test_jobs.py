@@ -76,7 +76,11 @@ def test_a_refresh_is_one_task_whatever_the_number_of_jobs(set_up: StandIn, delt
 
 
 def test_a_task_runs_to_success_through_globus(
-    set_up: StandIn, sites: Sites, delta: System, alice: User, until: Callable[..., Task]  # noqa: F811
+    set_up: StandIn,
+    sites: Sites,
+    delta: System,
+    alice: User,
+    until: Callable[..., Task],  # noqa: F811
 ) -> None:
     task = until(_submit(alice))
 
@@ -97,7 +101,12 @@ def _wait_for_job(sites: Sites) -> None:  # noqa: F811
 
 
 def test_access_lost_while_a_job_runs_loses_no_job_and_tells_once(
-    set_up: StandIn, sites: Sites, delta: System, alice: User, until: Callable[..., Task], monkeypatch: Any  # noqa: F811
+    set_up: StandIn,
+    sites: Sites,
+    delta: System,
+    alice: User,
+    until: Callable[..., Task],
+    monkeypatch: Any,  # noqa: F811
 ) -> None:
     monkeypatch.setattr("orchestrator.observation.UNSEEN_AFTER", timezone.timedelta(seconds=0))
     task = until(_submit(alice, seconds=4), TaskState.RUNNING)
@@ -126,7 +135,12 @@ def test_access_lost_while_a_job_runs_loses_no_job_and_tells_once(
 
 
 def test_access_lost_at_the_moment_of_dispatch_submits_once_after_the_sign_in(
-    set_up: StandIn, sites: Sites, delta: System, alice: User, until: Callable[..., Task], monkeypatch: Any  # noqa: F811
+    set_up: StandIn,
+    sites: Sites,
+    delta: System,
+    alice: User,
+    until: Callable[..., Task],
+    monkeypatch: Any,  # noqa: F811
 ) -> None:
     monkeypatch.setattr("orchestrator.dispatch._MARGIN", timezone.timedelta(seconds=-60))
     task = _submit(alice)
@@ -147,7 +161,12 @@ def test_access_lost_at_the_moment_of_dispatch_submits_once_after_the_sign_in(
 
 
 def test_an_answer_lost_after_the_site_took_the_job_submits_nothing_twice(
-    set_up: StandIn, sites: Sites, delta: System, alice: User, until: Callable[..., Task], monkeypatch: Any  # noqa: F811
+    set_up: StandIn,
+    sites: Sites,
+    delta: System,
+    alice: User,
+    until: Callable[..., Task],
+    monkeypatch: Any,  # noqa: F811
 ) -> None:
     monkeypatch.setattr("orchestrator.dispatch._MARGIN", timezone.timedelta(seconds=-60))
     task = _submit(alice, seconds=2)
@@ -162,7 +181,11 @@ def test_an_answer_lost_after_the_site_took_the_job_submits_nothing_twice(
 
 
 def test_an_endpoint_offline_in_between_costs_only_time(
-    set_up: StandIn, sites: Sites, delta: System, alice: User, until: Callable[..., Task]  # noqa: F811
+    set_up: StandIn,
+    sites: Sites,
+    delta: System,
+    alice: User,
+    until: Callable[..., Task],  # noqa: F811
 ) -> None:
     task = until(_submit(alice, seconds=3), TaskState.RUNNING)
     set_up.state.set_endpoint(DELTA, EndpointState.OFFLINE)
@@ -178,12 +201,17 @@ def test_an_endpoint_offline_in_between_costs_only_time(
 
 
 def test_a_user_without_sign_in_does_not_take_the_system_down_for_others(
-    set_up: StandIn, sites: Sites, delta: System, alice: User  # noqa: F811
+    set_up: StandIn,
+    sites: Sites,
+    delta: System,
+    alice: User,  # noqa: F811
 ) -> None:
     bob = User.objects.create_user("bob")
     state = set_up.state.endpoint(DELTA)
     assert state is not None
-    set_up.state.know(endpoints=[state.model_copy(update={"users": {**state.users, BOB: state.users[ALICE]}})])
+    set_up.state.know(
+        endpoints=[state.model_copy(update={"users": {**state.users, BOB: state.users[ALICE]}})]
+    )
     grant(set_up, bob, BOB)
     connect_endpoint(bob, delta, GlobusSettings(endpoint=DELTA), now=timezone.now(), remote_user="alice")
     collector.refresh(delta.pk, now=timezone.now())
@@ -254,7 +282,10 @@ def test_no_secret_is_ever_written_shown_or_logged(
     pages = []
     query = consent(browser.get("/connections/globus/connect/")["Location"], ALICE)
     planted.add(query["code"])
-    pages += [browser.get("/connections/globus/callback/", query), browser.get("/connections/globus/callback/", query)]
+    pages += [
+        browser.get("/connections/globus/callback/", query),
+        browser.get("/connections/globus/callback/", query),
+    ]
     set_up.state.expire()
     until(_submit(alice))
     set_up.state.arm(Fault(path="/v2/batch_status", status=503, times=2))
@@ -277,8 +308,35 @@ def test_no_secret_is_ever_written_shown_or_logged(
         "reprs": repr(link) + repr(link.access) + repr(GlobusToken.objects.all()) + repr(tokens),
         "state file": (set_up.state.path.read_bytes() + b"").decode("latin-1"),
     }
-    assert len(planted) >= 8
+    assert len(planted) >= 7
     found = {(where, secret[:6]) for where, text in said.items() for secret in planted if secret in text}
     assert found == set()
 
     assert len(said["logs"]) > 1000
+
+
+@pytest.mark.parametrize("form", ["json", "console"])
+def test_a_traceback_in_the_log_shows_no_local_values(form: Any) -> None:
+    import structlog
+
+    from portal.logging import logging_config
+
+    before = structlog.get_config()
+    try:
+        config = logging_config(level="info", form=form)
+        formatter = config["formatters"]["structured"]
+        written = formatter["()"](**{name: value for name, value in formatter.items() if name != "()"})
+    finally:
+        structlog.configure(**before)
+    secret = "planted-" + "local"
+    try:
+        raise ValueError
+    except ValueError:
+        import sys
+
+        record = logging.LogRecord("portal", logging.ERROR, __file__, 1, "broke", (), sys.exc_info())
+
+    text = written.format(record)
+
+    assert "ValueError" in text
+    assert secret not in text

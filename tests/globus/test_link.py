@@ -8,7 +8,14 @@ from typing import Any
 import pytest
 from globus_compute_sdk.serialize import ComputeSerializer
 
-from providers.errors import FacetError, InvalidInput, NotAuthorized, RateLimited, SiteUnreachable, UnparsableOutput
+from providers.errors import (
+    FacetError,
+    InvalidInput,
+    NotAuthorized,
+    RateLimited,
+    SiteUnreachable,
+    UnparsableOutput,
+)
 from providers.links import globus_wire, site_function
 from providers.links.globus_board import SharedBoard
 from providers.sandbox.globus.server import StandIn
@@ -29,7 +36,9 @@ def _submissions(globus: StandIn) -> int:
     return globus.state.requests("POST /v3/endpoints/")
 
 
-def test_a_batch_runs_in_one_task_and_the_function_is_registered_once(globus: StandIn, access: Access) -> None:
+def test_a_batch_runs_in_one_task_and_the_function_is_registered_once(
+    globus: StandIn, access: Access
+) -> None:
     link = link_to(access)
 
     first, second = link.run(echo("one")), link.run(echo("two"))
@@ -44,11 +53,13 @@ def test_what_we_register_is_our_source_text_as_the_sdk_reads_it() -> None:
 
     function = ComputeSerializer().deserialize(ComputeSerializer.unpack_buffers(document["function_code"])[0])
 
-    reply = function({"operations": [{"kind": "exec", "name": "x", "argv": ["true"], "timeout_s": 5, "max_bytes": 9}]})
+    reply = function(
+        {"operations": [{"kind": "exec", "name": "x", "argv": ["true"], "timeout_s": 5, "max_bytes": 9}]}
+    )
     assert reply["replies"]["x"]["rc"] == 0
     assert document["function_code"].split("\n", 2)[1] == "st"
-    assert Path(site_function.__file__).read_text().endswith(
-        document["function_code"].split("run_batch:", 1)[1]
+    assert (
+        Path(site_function.__file__).read_text().endswith(document["function_code"].split("run_batch:", 1)[1])
     )
 
 
@@ -153,7 +164,9 @@ def test_a_request_that_the_site_starts_too_late_is_no_answer(
         link_to(access).run(echo("x", deadline_s=0.3))
 
 
-def test_a_lost_result_ends_at_the_deadline(globus: StandIn, access: Access, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lost_result_ends_at_the_deadline(
+    globus: StandIn, access: Access, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("providers.links.globus_compute.MARGIN_S", 0.2)
     globus.state.arm_result(ResultFault.LOST)
     began = time.monotonic()
@@ -243,7 +256,9 @@ def test_a_storm_of_429_ends_before_the_deadline_with_the_time_to_come_back(
 
 
 @pytest.mark.parametrize("how", [{"status": 503}, {"is_cut": True}, {"status": 502, "after": True}])
-def test_a_submission_in_doubt_is_never_repeated(globus: StandIn, access: Access, how: dict[str, Any]) -> None:
+def test_a_submission_in_doubt_is_never_repeated(
+    globus: StandIn, access: Access, how: dict[str, Any]
+) -> None:
     link = link_to(access)
     link.run(echo("x"))
     globus.state.arm(Fault(path=SUBMIT, times=100, **how))
@@ -282,7 +297,9 @@ def test_a_refused_token_is_renewed_once(globus: StandIn, access: Access) -> Non
 
 
 def test_a_token_refused_twice_asks_for_a_sign_in(globus: StandIn, access: Access) -> None:
-    globus.state.arm(Fault(path="/v3/", status=401, times=10, body={"code": "UNAUTHENTICATED", "message": "no"}))
+    globus.state.arm(
+        Fault(path="/v3/", status=401, times=10, body={"code": "UNAUTHENTICATED", "message": "no"})
+    )
 
     with pytest.raises(NotAuthorized):
         link_to(access).run(echo("x"))
@@ -291,9 +308,16 @@ def test_a_token_refused_twice_asks_for_a_sign_in(globus: StandIn, access: Acces
 
 
 def test_a_step_up_is_an_action_with_what_the_sign_in_must_satisfy(globus: StandIn, access: Access) -> None:
-    wanted = {"session_message": "Use your university login.", "session_required_single_domain": ["example.org"]}
+    wanted = {
+        "session_message": "Use your university login.",
+        "session_required_single_domain": ["example.org"],
+    }
     globus.state.arm(
-        Fault(path="/v3/", status=403, body={"code": "FORBIDDEN", "message": "no", "authorization_parameters": wanted})
+        Fault(
+            path="/v3/",
+            status=403,
+            body={"code": "FORBIDDEN", "message": "no", "authorization_parameters": wanted},
+        )
     )
 
     with pytest.raises(NotAuthorized):
@@ -306,9 +330,7 @@ def test_a_configuration_that_the_endpoint_refuses_is_the_administrators_to_corr
     globus: StandIn, access: Access
 ) -> None:
     schema = {"type": "object", "properties": {"account": {"type": "string"}}, "additionalProperties": False}
-    globus.state.know(
-        endpoints=[Endpoint(id=DELTA, name="d", users={ALICE: {}}, user_config_schema=schema)]
-    )
+    globus.state.know(endpoints=[Endpoint(id=DELTA, name="d", users={ALICE: {}}, user_config_schema=schema)])
 
     with pytest.raises(InvalidInput, match="user_endpoint_config|settings"):
         link_to(access, user_endpoint_config={"account": 5}).run(echo("x"))
@@ -331,7 +353,9 @@ def test_the_site_keeps_its_environment_and_gets_nothing_of_ours(
     assert not any("planted" in line for line in lines)
 
 
-def test_calls_side_by_side_share_their_status_requests(globus: StandIn, access: Access, settings: Any) -> None:
+def test_calls_side_by_side_share_their_status_requests(
+    globus: StandIn, access: Access, settings: Any
+) -> None:
     from portal.globus import links
 
     board = SharedBoard(links._redis)

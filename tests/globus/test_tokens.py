@@ -45,7 +45,9 @@ def connection(set_up: StandIn, alice: User) -> Connection:
     return connect_endpoint(alice, system, GlobusSettings(endpoint=DELTA), now=timezone.now())
 
 
-def test_a_token_is_renewed_before_it_expires_and_the_new_one_kept(set_up: StandIn, connection: Connection) -> None:
+def test_a_token_is_renewed_before_it_expires_and_the_new_one_kept(
+    set_up: StandIn, connection: Connection
+) -> None:
     first = access_token(connection)
     assert access_token(connection) == first
     GlobusToken.objects.update(expires_at=timezone.now())
@@ -178,7 +180,9 @@ def test_keys_are_rotated_while_everything_runs(connection: Connection, settings
     assert "0 sealed anew, 1 were already." in capsys.readouterr().out
 
 
-def test_a_lost_key_asks_for_a_sign_in_and_rotation_says_how_many(connection: Connection, settings: Any) -> None:
+def test_a_lost_key_asks_for_a_sign_in_and_rotation_says_how_many(
+    connection: Connection, settings: Any
+) -> None:
     settings.SECRET_KEY, settings.SECRET_KEY_FALLBACKS = "n" * 40, []
 
     with pytest.raises(CommandError, match="1 cannot be opened"):
@@ -237,7 +241,11 @@ def test_a_configuration_is_held_against_the_endpoints_schema() -> None:
 def test_the_administrators_command_connects_and_checks(
     set_up: StandIn, connection: Connection, capsys: Any
 ) -> None:
-    schema = {"type": "object", "properties": {"partition": {"type": "string"}}, "additionalProperties": False}
+    schema = {
+        "type": "object",
+        "properties": {"partition": {"type": "string"}},
+        "additionalProperties": False,
+    }
     set_up.state.know(
         endpoints=[Endpoint(id=VISTA, name="vista-login", users={ALICE: {}}, user_config_schema=schema)]
     )
