@@ -41,8 +41,9 @@ class Lost(Exception):
 class Worker:
     """One process that runs one task at a time."""
 
-    def __init__(self, env: Mapping[str, str]) -> None:
+    def __init__(self, env: Mapping[str, str], ids: tuple[int, int] | None = None) -> None:
         self._env = dict(env)
+        self._words = [] if ids is None else [str(ids[0]), str(ids[1]), str(ids[1])]
         self._process: subprocess.Popen[str] | None = None
         self._is_stopped = False
         self._lock = threading.Lock()
@@ -75,7 +76,7 @@ class Worker:
                 self._bury()
                 home = self._env.get("HOME", "/")
                 self._process = subprocess.Popen(
-                    [sys.executable, "-I", "-S", str(_WORKER)],
+                    [sys.executable, "-I", "-S", str(_WORKER), *self._words],
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     text=True,
@@ -133,7 +134,7 @@ class Sites:
         own = {name: value for name, value in os.environ.items() if name in _PASSED_ON}
         env = {**own, **endpoint.env, **endpoint.users.get(sub, {})}
         for _ in range(endpoint.workers):
-            worker = Worker(env)
+            worker = Worker(env, endpoint.ids.get(sub))
             thread = threading.Thread(target=self._serve, args=(endpoint.id, worker, tasks), daemon=True)
             self._workers.append(worker)
             self._threads.append(thread)

@@ -50,6 +50,8 @@ class Endpoint(Frozen):
     """Variables of every worker there."""
     users: Mapping[str, Mapping[str, str]] = Field(default_factory=dict)
     """Identity → further variables of that user's workers; who is not listed is not let in."""
+    ids: Mapping[str, tuple[int, int]] = Field(default_factory=dict)
+    """Identity → (uid, gid) of the local user; who is not listed runs as the stand-in itself."""
     state: EndpointState = EndpointState.ONLINE
     allowed_functions: tuple[str, ...] = ()
     """Empty = any."""
