@@ -9,6 +9,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 import requests
+from django.contrib.auth.models import User
 from pydantic import SecretStr
 
 from portal.globus import links
@@ -26,6 +27,7 @@ from providers.sandbox.globus.spec import (
     identity,
 )
 from providers.types import Batch, Exec
+from tests.state.conftest import _fresh_caches, _no_bells, sites, until  # noqa: F401  # fixtures of jobs
 
 CLIENT = "6d0f3a3c-53f4-4a0c-9c39-0c6a4f8d3d11"
 CLIENT_SECRET = "planted-application-secret"
@@ -67,6 +69,11 @@ def set_up(globus: StandIn, settings: Any) -> StandIn:
     settings.PUBLIC_URL = "http://127.0.0.1:8000"
     links._redis().delete(*(links._redis().keys("facet:globus:*") or ["none"]))
     return globus
+
+
+@pytest.fixture
+def alice(db: None) -> User:
+    return User.objects.create_user("alice", password="a-long-password")
 
 
 @dataclass

@@ -4,28 +4,25 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric import rsa
 from django.contrib.auth.models import User
 from django.test import Client
 from django.utils import timezone
 
 from federation.models import Connection, Event, System
 from portal.globus.application import COMPUTE_SCOPE
-from portal.globus.endpoints import connect_endpoint
 from portal.globus.connections import GlobusSettings
+from portal.globus.endpoints import connect_endpoint
+from portal.globus.links import open_globus_link
 from portal.globus.tokens import access_token
 from portal.models import GlobusIdentity, GlobusToken
 from providers.errors import NotAuthorized
 from providers.sandbox.globus.server import StandIn
 from providers.sandbox.globus.spec import Fault
-from tests.globus.conftest import ALICE, BOB, DELTA, consent
+from tests.globus.conftest import ALICE, BOB, DELTA, consent, echo
 
 pytestmark = pytest.mark.django_db(transaction=True)
 BACK = "/connections/globus/callback/"
-
-
-@pytest.fixture
-def alice(db: None) -> User:
-    return User.objects.create_user("alice", password="a-long-password")
 
 
 @pytest.fixture
@@ -195,8 +192,6 @@ def test_globus_being_away_is_told_and_nothing_is_stored(set_up: StandIn, browse
 def test_an_identity_that_globus_did_not_sign_is_refused(
     set_up: StandIn, browser: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from cryptography.hazmat.primitives.asymmetric import rsa
-
     query = consent(_out(browser), ALICE)
     honest = set_up.auth._id_token
     real = set_up.auth._key
@@ -299,9 +294,6 @@ def test_an_installation_without_globus_says_so(browser: Client, settings: Any) 
 
 
 def test_a_step_up_is_carried_into_the_next_sign_in(set_up: StandIn, browser: Client, alice: User) -> None:
-    from portal.globus.links import open_globus_link
-    from tests.globus.conftest import echo
-
     connection = _connection(alice)
     _connect(browser)
     wanted = {"session_required_single_domain": ["example.org"], "session_message": "Use example.org."}

@@ -1,16 +1,16 @@
 """Whole jobs through the Globus link on an emulated cluster: as their owner, through every loss of access."""
 
 import io
-import json
 import logging
+import sys
 import time
 from collections.abc import Callable, Iterator
-from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pytest
+import structlog
 from django.contrib.auth.models import User
 from django.db import connection as database
 from django.test import Client
@@ -25,23 +25,19 @@ from portal.globus import tokens
 from portal.globus.connections import GlobusSettings, resume
 from portal.globus.endpoints import connect_endpoint
 from portal.globus.links import open_globus_link
+from portal.logging import logging_config
 from portal.models import GlobusToken
 from providers.sandbox.globus.server import StandIn
 from providers.sandbox.globus.spec import Endpoint, EndpointState, Fault
 from tests.globus.conftest import ALICE, BOB, CLIENT_SECRET, DELTA, consent
 from tests.globus.test_tokens import grant
-from tests.state.conftest import Sites, _fresh_caches, _no_bells, sites, step, until  # noqa: F401  # fixtures
+from tests.state.conftest import Sites, step
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
 @pytest.fixture
-def alice(db: None) -> User:
-    return User.objects.create_user("alice", password="a-long-password")
-
-
-@pytest.fixture
-def delta(set_up: StandIn, sites: Sites, alice: User) -> System:  # noqa: F811
+def delta(set_up: StandIn, sites: Sites, alice: User) -> System:
     """The emulated cluster, reached by alice through her endpoint alone."""
     system = sites.add("delta", alice, account="bbka-delta-gpu", granted=Decimal(100))
     home = {"HOME": str(sites.root / "home"), "USER": "alice"}
@@ -80,7 +76,7 @@ def test_a_task_runs_to_success_through_globus(
     sites: Sites,
     delta: System,
     alice: User,
-    until: Callable[..., Task],  # noqa: F811
+    until: Callable[..., Task],
 ) -> None:
     task = until(_submit(alice))
 
@@ -93,7 +89,7 @@ def test_a_task_runs_to_success_through_globus(
     assert owners == {ALICE}
 
 
-def _wait_for_job(sites: Sites) -> None:  # noqa: F811
+def _wait_for_job(sites: Sites) -> None:
     deadline = time.monotonic() + 20
     while not sites.jobs("delta"):
         assert time.monotonic() < deadline
@@ -106,7 +102,7 @@ def test_access_lost_while_a_job_runs_loses_no_job_and_tells_once(
     delta: System,
     alice: User,
     until: Callable[..., Task],
-    monkeypatch: Any,  # noqa: F811
+    monkeypatch: Any,
 ) -> None:
     monkeypatch.setattr("orchestrator.observation.UNSEEN_AFTER", timezone.timedelta(seconds=0))
     task = until(_submit(alice, seconds=4), TaskState.RUNNING)
@@ -140,7 +136,7 @@ def test_access_lost_at_the_moment_of_dispatch_submits_once_after_the_sign_in(
     delta: System,
     alice: User,
     until: Callable[..., Task],
-    monkeypatch: Any,  # noqa: F811
+    monkeypatch: Any,
 ) -> None:
     monkeypatch.setattr("orchestrator.dispatch._MARGIN", timezone.timedelta(seconds=-60))
     task = _submit(alice)
@@ -166,7 +162,7 @@ def test_an_answer_lost_after_the_site_took_the_job_submits_nothing_twice(
     delta: System,
     alice: User,
     until: Callable[..., Task],
-    monkeypatch: Any,  # noqa: F811
+    monkeypatch: Any,
 ) -> None:
     monkeypatch.setattr("orchestrator.dispatch._MARGIN", timezone.timedelta(seconds=-60))
     task = _submit(alice, seconds=2)
@@ -185,7 +181,7 @@ def test_an_endpoint_offline_in_between_costs_only_time(
     sites: Sites,
     delta: System,
     alice: User,
-    until: Callable[..., Task],  # noqa: F811
+    until: Callable[..., Task],
 ) -> None:
     task = until(_submit(alice, seconds=3), TaskState.RUNNING)
     set_up.state.set_endpoint(DELTA, EndpointState.OFFLINE)
@@ -204,7 +200,7 @@ def test_a_user_without_sign_in_does_not_take_the_system_down_for_others(
     set_up: StandIn,
     sites: Sites,
     delta: System,
-    alice: User,  # noqa: F811
+    alice: User,
 ) -> None:
     bob = User.objects.create_user("bob")
     state = set_up.state.endpoint(DELTA)
@@ -260,10 +256,10 @@ def _whole_database() -> str:
 
 def test_no_secret_is_ever_written_shown_or_logged(
     set_up: StandIn,
-    sites: Sites,  # noqa: F811
+    sites: Sites,
     delta: System,
     alice: User,
-    until: Callable[..., Task],  # noqa: F811
+    until: Callable[..., Task],
     everything_logged: io.StringIO,
     capfd: Any,
 ) -> None:
@@ -317,10 +313,6 @@ def test_no_secret_is_ever_written_shown_or_logged(
 
 @pytest.mark.parametrize("form", ["json", "console"])
 def test_a_traceback_in_the_log_shows_no_local_values(form: Any) -> None:
-    import structlog
-
-    from portal.logging import logging_config
-
     before = structlog.get_config()
     try:
         config = logging_config(level="info", form=form)
@@ -329,11 +321,10 @@ def test_a_traceback_in_the_log_shows_no_local_values(form: Any) -> None:
     finally:
         structlog.configure(**before)
     secret = "planted-" + "local"
+    kept = [secret]
     try:
-        raise ValueError
+        int("x" * len(kept))
     except ValueError:
-        import sys
-
         record = logging.LogRecord("portal", logging.ERROR, __file__, 1, "broke", (), sys.exc_info())
 
     text = written.format(record)

@@ -9,6 +9,7 @@ from django.contrib.auth.models import User
 from django.core.management import CommandError, call_command
 from django.db import connections
 from django.utils import timezone
+from pydantic import SecretStr
 
 from federation.models import Connection, Event, System
 from federation.services import connect
@@ -24,11 +25,6 @@ from providers.sandbox.globus.spec import COMPUTE_SCOPE, COMPUTE_SERVER, Endpoin
 from tests.globus.conftest import ALICE, CLIENT, DELTA, VISTA, echo
 
 pytestmark = pytest.mark.django_db(transaction=True)
-
-
-@pytest.fixture
-def alice(db: None) -> User:
-    return User.objects.create_user("alice")
 
 
 def grant(server: StandIn, user: User, sub: str = ALICE) -> None:
@@ -135,8 +131,6 @@ def test_globus_auth_being_away_is_not_a_lost_sign_in(set_up: StandIn, connectio
 def test_a_wrong_application_secret_is_the_operators_matter(
     set_up: StandIn, connection: Connection, settings: Any
 ) -> None:
-    from pydantic import SecretStr
-
     settings.GLOBUS_CLIENT_SECRET = SecretStr("wrong")
     GlobusToken.objects.update(expires_at=timezone.now())
 

@@ -1,10 +1,10 @@
 """A worker at a stand-in's site: one process of one user and configuration, in the environment of that site.
 
-Started as `python -I -S worker.py [UID GID GROUP,…]`; one JSON object a line on stdin and stdout. With ids it
-gives up its rights first, as a multi-user endpoint does for the user it mapped an identity to. Source text and JSON, the
-only forms Facet uses, are opened here without the SDK, so that a worker starts in 0.05 s and holds 12 MB; the
-tests hold both ends against the SDK's own serializer. Anything else is refused, as an endpoint with a list of
-allowed forms would.
+Started as `python -I -S worker.py [UID GID GROUP,…]`; one JSON object a line on stdin and stdout. With ids
+it gives up its rights first, as a multi-user endpoint does for the user it mapped an identity to. Source text
+and JSON, the only forms Facet uses, are opened here without the SDK, so that a worker starts in 0.05 s and
+holds 12 MB; the tests hold both ends against the SDK's own serializer. Anything else is refused, as an
+endpoint with a list of allowed forms would.
 """
 
 import datetime as dt
