@@ -19,7 +19,7 @@ from federation.merge import HOLDING, prepare
 from federation.models import Connection, PartitionSample, Snapshot, System
 from federation.profile import ProfileDocument
 from federation.types import Health
-from providers.errors import FacetError, SchedulerDown, SiteUnreachable
+from providers.errors import FacetError, NotAuthorized, SchedulerDown, SiteUnreachable
 from providers.registry import dialect
 from providers.types import Batch, BatchReply, Exec, Probe
 
@@ -63,7 +63,17 @@ def refresh(system_id: int, *, now: datetime, force_full: bool = False) -> Snaps
             _nobody(system, now=now)
             return None
         full = force_full or _full_is_due(system, profile, now)
-        return _apply(system, profile, _ask(system, profile, connection, full=full, now=now), now=now)
+        outcome = _ask(system, profile, connection, full=full, now=now)
+        while isinstance(outcome.error, NotAuthorized):
+            # One user's lost sign-in says nothing of the system: it took the connection out of turn.
+            following = _connection(system)
+            if following is None:
+                _nobody(system, now=now)
+                return None
+            if following == outcome.connection:
+                break
+            outcome = _ask(system, profile, following, full=full, now=now)
+        return _apply(system, profile, outcome, now=now)
 
 
 def refresh_access(connection_id: int, *, now: datetime) -> bool:

@@ -280,3 +280,13 @@ def rebind(*, now: datetime) -> int:
         .filter(Q(due_at__isnull=True) | Q(due_at__gt=now))
         .update(due_at=now)
     )
+
+
+def look_again(connection_ids: Sequence[int], *, now: datetime) -> int:
+    """Make the open attempts of these connections due now: their sites can be seen again."""
+    return (
+        Attempt.objects.filter(connection_id__in=connection_ids)
+        .exclude(state__in=_ENDED)
+        .filter(due_at__gt=now)
+        .update(due_at=now)
+    )

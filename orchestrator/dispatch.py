@@ -19,7 +19,7 @@ from orchestrator.lifecycle import AttemptState, Cause
 from orchestrator.models import Attempt
 from orchestrator.services.attempts import accept_submission, reject_submission
 from orchestrator.services.moves import attempt_event, move_attempt
-from providers.errors import FacetError, IllegalMove
+from providers.errors import FacetError, IllegalMove, InvalidInput
 from providers.registry import dialect
 from providers.types import Batch, BatchReply, JobRequest, SubmitResult
 
@@ -109,6 +109,11 @@ def _ask(taken: Sequence[Taken]) -> list[tuple[Taken, SubmitResult]]:
     deadline_s = max(batch.deadline_s for batch in batches) * (1 if len(batches) == 1 else AT_ONCE_FACTOR)
     try:
         reply = open_link(first.connection).run(Batch(operations=operations, deadline_s=deadline_s))
+    except InvalidInput as error:  # the link sent nothing: too large, or the connection's settings are wrong
+        if len(taken) > 1:
+            return [answer for each in taken for answer in _ask([each])]
+        refusal = SubmitResult(outcome="rejected", said=str(error)[:500], explained=str(error))
+        return [(taken[0], refusal)]
     except FacetError as error:
         lost = SubmitResult(outcome="doubtful", said=str(error)[:500], explained=str(error))
         return [(each, lost) for each in taken]

@@ -15,3 +15,4 @@ class PortalConfig(AppConfig):
         """Load Celery and the chores, so that in every process their bells hang and a submission is heard."""
         import_module("portal.celery")
         import_module("portal.chores")
+        import_module("portal.globus.offer")

@@ -127,6 +127,22 @@ class Env(BaseSettings):
         600, ge=0, description="API requests a minute of one user, on average; 0: not limited"
     )
     rate_burst: int = Field(120, ge=1, description="API requests of one user that may come at once")
+    globus_client_id: str = Field(
+        "",
+        description="id of the confidential application registered at Globus; unset: Globus is not offered",
+    )
+    globus_client_secret: SecretStr | None = Field(None, description="secret of that application")
+    globus_sign_up: bool = Field(
+        default=False, description="make an account at the first sign-in with Globus; else only known people"
+    )
+    globus_auth_url: str = Field("", description="Globus Auth; unset: the hosted service")
+    globus_compute_url: str = Field("", description="Globus Compute; unset: the hosted service")
+    globus_requests_per_10s: int = Field(
+        18, ge=1, description="requests to Globus Compute per user in 10 s; the hosted service takes 20"
+    )
+    globus_first_poll_ms: int = Field(
+        300, ge=1, description="pause before a task's state is first asked for; doubled each time"
+    )
     control_workers: int = Field(2, ge=1, le=32, description="processes of the control queue under `run.py`")
     default_workers: int = Field(2, ge=1, le=64, description="processes of the default queue under `run.py`")
     engine: AbsolutePath | None = Field(
@@ -210,6 +226,8 @@ def _contradictions(env: Env) -> list[str]:
         sentences.append("FACET_DEBUG: refused in production; unset it or FACET_PRODUCTION.")
     if env.production and env.secret_key is None:
         sentences.append("FACET_SECRET_KEY: production needs one; give it or FACET_SECRET_KEY_FILE.")
+    if bool(env.globus_client_id) != (env.globus_client_secret is not None):
+        sentences.append("FACET_GLOBUS_CLIENT_ID and FACET_GLOBUS_CLIENT_SECRET: give both or neither.")
     if env.profiles is not None and not env.profiles.is_dir():
         sentences.append(f"FACET_PROFILES: {env.profiles} is not a folder.")
     for field, schemes in (

@@ -13,6 +13,7 @@ from typing import Any
 
 from portal import demo_file
 from portal import env as environment
+from portal.demo import globus_place
 from portal.embedded import processes
 from portal.embedded.engine import MARK, Engine
 from portal.embedded.errors import EngineError
@@ -44,6 +45,11 @@ class Installation:
         )
         self.programs: list[Program] = []
         self.engine_backoff = Backoff()
+
+    @property
+    def _stands_in(self) -> bool:
+        """Say whether this demo brings its own stand-in of Globus: unless an operator set a real one up."""
+        return self.demo and self.env.profiles is None and not self.env.globus_client_id
 
     @property
     def url(self) -> str:
@@ -130,6 +136,8 @@ class Installation:
 
     def _prepare(self) -> None:
         """Migrate, load given profiles, and make the demo; each failure is fatal."""
+        if self._stands_in:
+            self.environment |= globus_place.variables(self.env.data_dir)
         self._manage("migrate", "--noinput", "--verbosity", "1")
         if self.env.profiles is not None:
             self._manage("load_profiles", str(self.env.profiles))
@@ -160,6 +168,8 @@ class Installation:
         sandbox = (
             [self._program("sandbox", [sys.executable, "-m", "portal.demo.sandbox"])] if self.demo else []
         )
+        if self._stands_in:
+            sandbox.append(self._program("globus", [sys.executable, "-m", "portal.demo.globus_serve"]))
         return [
             *sandbox,
             self._program("web", web, **pool),

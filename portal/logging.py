@@ -3,6 +3,7 @@
 from typing import Any, Literal
 
 import structlog
+import structlog.tracebacks
 
 _SHARED: list[Any] = [
     structlog.contextvars.merge_contextvars,
@@ -12,6 +13,11 @@ _SHARED: list[Any] = [
     structlog.processors.TimeStamper(fmt="iso", utc=True),
     structlog.processors.StackInfoRenderer(),
 ]
+
+_TRACEBACKS = structlog.processors.ExceptionRenderer(
+    structlog.tracebacks.ExceptionDictTransformer(show_locals=False)
+)
+"""Without the values of local variables: they may hold a token."""
 
 
 def logging_config(*, level: str, form: Literal["console", "json"]) -> dict[str, Any]:
@@ -28,9 +34,9 @@ def logging_config(*, level: str, form: Literal["console", "json"]) -> dict[str,
         cache_logger_on_first_use=True,
     )
     last: list[Any] = (
-        [structlog.processors.dict_tracebacks, structlog.processors.JSONRenderer()]
+        [_TRACEBACKS, structlog.processors.JSONRenderer()]
         if form == "json"
-        else [structlog.dev.ConsoleRenderer(colors=False)]
+        else [structlog.dev.ConsoleRenderer(colors=False, exception_formatter=structlog.dev.plain_traceback)]
     )
     ours = {name: {"level": level.upper()} for name in ("portal", "orchestrator", "federation", "providers")}
     return {

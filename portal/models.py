@@ -1,4 +1,4 @@
-"""Tables of the edges: API tokens and idempotency records."""
+"""Tables of the edges: API tokens, idempotency records, and access delegated through Globus."""
 
 from __future__ import annotations
 
@@ -50,3 +50,65 @@ class IdempotencyRecord(models.Model):
 
     def __str__(self) -> str:
         return self.key
+
+
+class GlobusIdentity(models.Model):
+    """The Globus identity of a user: signs them in, and is the only one whose access they may connect."""
+
+    user = models.OneToOneField(
+        settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="globus_identity"
+    )
+    sub = models.CharField(max_length=64, unique=True)
+    username = models.CharField(max_length=150)
+    wanted = models.JSONField(default=dict)
+    """What the next sign-in has to satisfy: the session parameters a service asked for."""
+    linked_at = models.DateTimeField()
+
+    def __str__(self) -> str:
+        return self.username
+
+
+class GlobusToken(models.Model):
+    """What a user delegated for one resource server; the secrets are sealed and opened by one function."""
+
+    user = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.CASCADE, related_name="+"
+    )
+    """None = of the application's own account."""
+    resource_server = models.CharField(max_length=100)
+    scope = models.TextField()
+    sealed = models.TextField()
+    """Fernet over JSON {access, refresh}; see portal.globus.vault."""
+    expires_at = models.DateTimeField()
+    """When the access token ends."""
+    is_refused = models.BooleanField(default=False)
+    """Globus did not renew it: only a sign-in helps, so it is not asked again."""
+    updated_at = models.DateTimeField()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                name="one_globus_token_per_server", fields=["user", "resource_server"], nulls_distinct=False
+            )
+        ]
+
+    def __str__(self) -> str:
+        return self.resource_server
+
+
+class GlobusFunction(models.Model):
+    """Under which id one owner's copy of our function is registered at Globus Compute."""
+
+    owner = models.CharField(max_length=60)
+    """user:ID, or service."""
+    digest = models.CharField(max_length=64)
+    """SHA-256 of the source."""
+    function_id = models.CharField(max_length=36)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(name="one_globus_function_per_owner", fields=["owner", "digest"])
+        ]
+
+    def __str__(self) -> str:
+        return self.function_id

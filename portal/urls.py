@@ -11,6 +11,7 @@ urlpatterns = [
     path("readyz", readyz, name="readyz"),
     path("admin/", admin.site.urls),
     path("", include("portal.api.urls")),
+    path("", include("portal.globus.urls")),
     path("", include("portal.web.urls")),
 ]
 handler400, handler404, handler500 = strange_request, not_found, server_error

@@ -12,10 +12,12 @@ from federation import collector
 from federation.models import System
 from federation.profile_yaml import read_profile
 from federation.services import allocate, connect, store_profile
+from portal.demo import globus as by_globus
 from portal.demo import this_machine
 from portal.demo_file import DemoUser
 from portal.skills.registry import Scope
 from portal.tokens import issue_token
+from providers.sandbox.globus.server import StandIn
 from providers.sandbox.slurm.setup import ANVIL, DELTA, DELTAAI, VISTA, ClusterSpec, create, env
 
 PROFILES = Path(__file__).parent / "profiles"
@@ -87,8 +89,18 @@ def _put_in_force(slug: str, text: str, *, now: datetime) -> None:
     store_profile(read_profile(text, source=f"{slug}.yaml"), text, now=now, note="demo")
 
 
-def make_person(person: Person, data_dir: Path, *, known: DemoUser | None, now: datetime) -> DemoUser:
-    """Make a person with connections and credits; an earlier run's password and token stay valid."""
+def make_person(
+    person: Person,
+    data_dir: Path,
+    *,
+    known: DemoUser | None,
+    now: datetime,
+    globus: StandIn | None = None,
+) -> DemoUser:
+    """Make a person with connections and credits; an earlier run's password and token stay valid.
+
+    With a stand-in of Globus some systems are reached through it, as the person's own identity.
+    """
     user, fresh = User.objects.get_or_create(
         username=person.username,
         defaults={"is_staff": person.is_admin, "is_superuser": person.is_admin},
@@ -105,9 +117,12 @@ def make_person(person: Person, data_dir: Path, *, known: DemoUser | None, now: 
         place = directory_of(data_dir, slug)
         home = place / "home" / person.username
         home.mkdir(parents=True, exist_ok=True)
-        own = {"USER": person.username, "HOME": str(home)}
-        settings = {"env": env(place, user=person.username) | own}
-        connect(user, system, kind="local", settings=settings, now=now, remote_user=person.username)
+        variables = env(place, user=person.username) | {"USER": person.username, "HOME": str(home)}
+        if globus is not None and slug in by_globus.ENDPOINTS:
+            by_globus.let_in(globus, user, system, variables, now=now)
+        else:
+            settings = {"env": variables}
+            connect(user, system, kind="local", settings=settings, now=now, remote_user=person.username)
         for account, unit, granted in accounts:
             allocate(user, system, account, unit=unit, granted=Decimal(granted), now=now)
     if person.credits:

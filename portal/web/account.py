@@ -2,8 +2,10 @@
 
 from typing import Any
 
+from django.conf import settings
 from django.contrib.auth.views import LoginView, LogoutView
 from django.http import HttpRequest, HttpResponse
+from django.urls import reverse
 
 from portal.web.rendering import POLICY
 
@@ -13,6 +15,11 @@ class SignIn(LoginView):
 
     template_name = "account/sign_in.html"
     redirect_authenticated_user = True
+
+    def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
+        """Add the way round by Globus, where this installation has one."""
+        globus_url = reverse("globus:sign-in") if settings.GLOBUS_CLIENT_ID else ""
+        return super().get_context_data(**kwargs) | {"globus_url": globus_url}
 
     def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
         """Answer under the pages' policy."""

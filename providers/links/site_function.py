@@ -23,6 +23,8 @@ def run_batch(request):  # type: ignore[no-untyped-def]  # plain JSON in and out
 
     started = time.monotonic()
     deadline = started + float(request.get("deadline_s", 60.0))
+    if request.get("not_after") is not None:  # started late: what the sender no longer waits for must not run
+        deadline = min(deadline, started + float(request["not_after"]) - time.time())
     scrubbed = ("SLURM_", "SBATCH_", "SQUEUE_", "SINFO_", "SACCT_", "SCANCEL_", "SALLOC_", "SRUN_", "SPRIO_")
 
     def environment(extra):

@@ -1,0 +1,1 @@
+"""Access that people delegate through Globus: signing in, connecting, tokens, and the links made of them."""

@@ -1,0 +1,210 @@
+"""Delegated tokens: kept sealed, opened by `access_token` alone, refreshed by one process at a time."""
+
+import json
+import time
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import structlog
+from django.contrib.auth.models import User
+from django.db import transaction
+from django.utils import timezone
+from globus_sdk import AuthAPIError, OAuthTokenResponse
+from globus_sdk.exc import GlobusAPIError, GlobusError
+
+from federation.locks import only_one
+from federation.models import Connection
+from portal.globus.application import COMPUTE_SCOPE, COMPUTE_SERVER, auth_client
+from portal.globus.connections import is_service, needs_sign_in
+from portal.globus.vault import Unreadable, seal, unseal
+from portal.models import GlobusToken
+from providers.errors import NotAuthorized, SiteUnreachable
+
+log = structlog.get_logger(__name__)
+
+_EARLY = timedelta(seconds=60)
+"""A token is refreshed that long before it expires, so that it does not do so on its way."""
+_WAIT_S = 12.0
+"""How long to wait for another process that refreshes the same token."""
+
+
+@dataclass(frozen=True, slots=True)
+class Secrets:
+    """The secrets of one grant; never shown."""
+
+    access: str = field(repr=False)
+    refresh: str = field(repr=False)
+    """"" when there is none."""
+
+
+def access_token(connection: Connection, *, refused: str | None = None) -> str:
+    """Return a good access token for a connection's user; the only way to one.
+
+    Args:
+        connection: whose access is used.
+        refused: the token that the service has just refused; another one is got.
+
+    Raises:
+        NotAuthorized: a sign-in is needed; the user's connections are marked so, once.
+        SiteUnreachable: Globus Auth gives no answer now.
+    """
+    user_id: int | None = None if is_service(connection) else connection.user_id
+    row = _row(user_id)
+    if row is None and user_id is None:
+        return service_token()
+    if row is None:
+        raise needs_sign_in(connection, "Globus is not connected.")
+    if row.is_refused and user_id is not None:
+        raise needs_sign_in(connection, "Globus did not renew the access.")
+    secrets = _secrets(row, connection)
+    if _is_good(row, secrets, refused=refused):
+        return secrets.access
+    return service_token() if user_id is None else _renewed(row, connection, refused=refused)
+
+
+def _row(user_id: int | None) -> GlobusToken | None:
+    rows = GlobusToken.objects.filter(resource_server=COMPUTE_SERVER)
+    rows = rows.filter(user__isnull=True) if user_id is None else rows.filter(user_id=user_id)
+    return rows.first()
+
+
+def _secrets(row: GlobusToken, connection: Connection) -> Secrets:
+    try:
+        kept = json.loads(unseal(row.sealed))
+    except Unreadable as error:
+        log.warning("a stored access cannot be opened", connection=connection.handle, reason=error.message)
+        raise needs_sign_in(connection, "The stored access cannot be opened any more.") from error
+    return Secrets(access=kept["access"], refresh=kept["refresh"])
+
+
+def _is_good(row: GlobusToken, secrets: Secrets, *, refused: str | None) -> bool:
+    return secrets.access != refused and row.expires_at - _EARLY > timezone.now()
+
+
+def _renewed(row: GlobusToken, connection: Connection, *, refused: str | None) -> str:
+    """Return a fresh token: made here, or by the process that is at it already."""
+    give_up_at = time.monotonic() + _WAIT_S
+    while True:
+        with only_one(f"globus-token:{row.pk}") as mine:
+            row.refresh_from_db()
+            secrets = _secrets(row, connection)
+            if _is_good(row, secrets, refused=refused):
+                return secrets.access
+            if mine:
+                return _refresh(row, secrets, connection)
+        if time.monotonic() > give_up_at:
+            raise SiteUnreachable("Globus Auth did not renew the access in time.")
+        time.sleep(0.1)
+
+
+def _refresh(row: GlobusToken, secrets: Secrets, connection: Connection) -> str:
+    try:
+        answer = auth_client().oauth2_refresh_token(secrets.refresh)
+    except AuthAPIError as error:
+        raise _why_not(error, row, connection) from None  # the cause's text could quote the request
+    except GlobusError as error:
+        raise SiteUnreachable("Globus Auth could not be reached.", kind=type(error).__name__) from None
+    made = answer.by_resource_server[row.resource_server]
+    keep(row.user_id, made, now=timezone.now(), earlier_refresh=secrets.refresh)
+    return str(made["access_token"])
+
+
+def _why_not(
+    error: GlobusAPIError, row: GlobusToken, connection: Connection
+) -> NotAuthorized | SiteUnreachable:
+    is_ours = "client" in (error.code or "").lower()  # invalid_client, unauthorized_client
+    if error.http_status in (400, 401, 403) and not is_ours:
+        GlobusToken.objects.filter(pk=row.pk).update(is_refused=True)
+        return needs_sign_in(connection, "Globus did not renew the access: it was revoked or has expired.")
+    if is_ours:
+        log.error("Globus does not accept this installation's application; check FACET_GLOBUS_CLIENT_SECRET")
+        return SiteUnreachable(
+            "Globus does not accept Facet's own registration.",
+            remediation="The operator checks FACET_GLOBUS_CLIENT_ID and FACET_GLOBUS_CLIENT_SECRET.",
+        )
+    return SiteUnreachable(f"Globus Auth answered {error.http_status}.", status=error.http_status)
+
+
+def service_token() -> str:
+    """Return a new token of the application itself, for endpoints that a lab gave to it.
+
+    Raises:
+        SiteUnreachable: Globus Auth gives none.
+    """
+    try:
+        answer = auth_client().oauth2_client_credentials_tokens(requested_scopes=COMPUTE_SCOPE)
+    except GlobusError as error:
+        raise SiteUnreachable(
+            "Globus Auth gives Facet's own application no access.", kind=type(error).__name__
+        ) from None
+    made = answer.by_resource_server[COMPUTE_SERVER]
+    keep(None, made, now=timezone.now())
+    return str(made["access_token"])
+
+
+@transaction.atomic
+def keep(
+    user_id: int | None, made: dict[str, Any], *, now: datetime, earlier_refresh: str = ""
+) -> GlobusToken:
+    """Store one token set of one resource server, sealed."""
+    secrets = {
+        "access": made["access_token"],
+        "refresh": made.get("refresh_token") or earlier_refresh,
+    }
+    owner = None if user_id is None else User.objects.get(pk=user_id)
+    row, _ = GlobusToken.objects.update_or_create(
+        user=owner,
+        resource_server=made["resource_server"],
+        defaults={
+            "scope": made["scope"],
+            "sealed": seal(json.dumps(secrets)),
+            "expires_at": datetime.fromtimestamp(made["expires_at_seconds"], UTC),
+            "is_refused": False,
+            "updated_at": now,
+        },
+    )
+    return row
+
+
+def keep_grant(user_id: int, answer: OAuthTokenResponse, *, now: datetime) -> None:
+    """Store every token set of a grant that can be renewed."""
+    for made in answer.by_resource_server.values():
+        if made.get("refresh_token"):
+            keep(user_id, made, now=now)
+
+
+def discard(answer: OAuthTokenResponse) -> None:
+    """Revoke a grant that is not going to be kept; a failure leaves it to its expiry."""
+    secrets = [
+        str(made[kind])
+        for made in answer.by_resource_server.values()
+        for kind in ("refresh_token", "access_token")
+        if made.get(kind)
+    ]
+    _revoke_all(secrets)
+
+
+def revoke(user_id: int) -> bool:
+    """Revoke and forget everything that a user delegated; return whether Globus took every revocation."""
+    rows = list(GlobusToken.objects.filter(user_id=user_id))
+    secrets: list[str] = []
+    for row in rows:
+        try:
+            kept = json.loads(unseal(row.sealed))
+        except Unreadable:
+            continue
+        secrets += [kept["refresh"], kept["access"]]
+    GlobusToken.objects.filter(pk__in=[row.pk for row in rows]).delete()
+    return _revoke_all([secret for secret in secrets if secret])
+
+
+def _revoke_all(secrets: list[str]) -> bool:
+    client, taken = auth_client(), True
+    for secret in secrets:
+        try:
+            client.oauth2_revoke_token(secret)
+        except GlobusError as error:
+            log.warning("a token could not be revoked", kind=type(error).__name__)
+            taken = False
+    return taken
