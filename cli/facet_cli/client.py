@@ -18,7 +18,7 @@ from facet_cli.errors import CliError, Gone, Problem, Unreachable
 from facet_cli.exits import Exit
 from facet_cli.version import version
 
-TRIES = 6
+TRIES = 5
 FIRST_PAUSE_S = 0.4
 LONGEST_PAUSE_S = 8.0
 LONGEST_ASKED_S = 60.0

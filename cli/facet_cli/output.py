@@ -59,6 +59,8 @@ class Output:
 
     def __init__(self, *, as_json: bool, out: TextIO | None = None, err: TextIO | None = None) -> None:
         self.as_json = as_json
+        self.streams = False
+        """One document on each line, a failure too."""
         self.out = out or sys.stdout
         self.err = err or sys.stderr
         self.colours = (
@@ -110,7 +112,8 @@ class Output:
         """Tell a failure: the document for programs, message, places and remedy for people."""
         document = error.document()
         if self.as_json:
-            self.document({"error": document, "exit": int(error.exit_code)})
+            say = self.record if self.streams else self.document
+            say({"error": document, "exit": int(error.exit_code)})
             return
         self.err.write(f"facet: {one_line(error.message, 600)}\n")
         for fault in document.get("errors") or []:

@@ -190,6 +190,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         args: Any = parser().parse_args(given)
         args.tail = tail
+        output.streams = args.command_name in {"events", "log"}
         _check_tail(args)
         return int(args.run(Context(args, output)))
     except CliError as error:

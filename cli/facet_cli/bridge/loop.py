@@ -1,4 +1,4 @@
-"""The bridge: reads events once, decides per rule, starts wakes, and knows after a crash what became of them."""
+"""The bridge: reads events once, starts wakes by the rules, and knows after a crash what became of them."""
 
 from __future__ import annotations
 
@@ -128,9 +128,9 @@ class Bridge:
             if kept.flight is None and self._is_free(rule, kept, now=now):
                 self._prepare(rule, kept, now=now, at_once=at_once)
             flight = kept.flight
-            if flight is not None and flight.starts == 0 and now >= flight.not_before:
-                if self._is_free(rule, kept, now=now):
-                    self._start(rule, kept)
+            is_due = flight is not None and flight.starts == 0 and now >= flight.not_before
+            if is_due and self._is_free(rule, kept, now=now):
+                self._start(rule, kept)
         if self._dirty and time.monotonic() - self._saved_at > _SAVE_EVERY_S:
             self.save()
 

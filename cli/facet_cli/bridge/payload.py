@@ -88,7 +88,7 @@ def _bounded(event: dict[str, Any]) -> dict[str, Any]:
 
 
 def prompt(wake: str, document: str, events: Sequence[dict[str, Any]]) -> str:
-    """Return what an agent is told; outside the fence stand only handles, types and states of plain letters."""
+    """Return what an agent is told; outside the fence stand only plain handles, types and states."""
     fence = "facet-data-" + hashlib.sha256(document.encode()).hexdigest()[:12]
     lines = [f"Facet: {len(events)} event(s) about work you submitted ({_plain(wake)})."]
     for event in events[:10]:
