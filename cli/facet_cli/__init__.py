@@ -1,0 +1,1 @@
+"""The command line of Facet and the bridge that wakes coding agents."""

@@ -1,0 +1,203 @@
+"""The command line: which commands there are, and how a run ends."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn
+
+from facet_cli.commands import account, bridge, bundle, tasks, waiting, work
+from facet_cli.commands.context import Context
+from facet_cli.errors import CliError
+from facet_cli.exits import Exit, told
+from facet_cli.output import Output
+
+DESCRIPTION = "Work on many supercomputers through Facet."
+EPILOG = f"""Exit codes:
+{told()}
+For several tasks `wait` ends with the first of 8, 6, 1, 7 that holds for any.
+
+Environment: FACET_URL and FACET_TOKEN instead of a login; FACET_SESSION names the session that waits.
+`facet COMMAND --help` lists a command's options. Every command takes --json and --at PROFILE.
+"""
+
+
+class _Parser(argparse.ArgumentParser):
+    """Wrong usage is a failure like any other."""
+
+    def error(self, message: str) -> NoReturn:
+        """Refuse."""
+        raise CliError(message[:1].upper() + message[1:] + ".", hint=f"{self.prog} --help")
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the whole command line."""
+    shared = _Parser(add_help=False)
+    shared.add_argument("--json", action="store_true", help="print JSON")
+    shared.add_argument("--at", metavar="PROFILE", help="which login to use")
+    top = _Parser(
+        prog="facet",
+        description=DESCRIPTION,
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    commands = top.add_subparsers(dest="command_name", metavar="COMMAND", required=True, parser_class=_Parser)
+
+    def command(name: str, run: Callable[[Context], Exit]) -> argparse.ArgumentParser:
+        sentence = (run.__doc__ or "").split("\n")[0]
+        made = commands.add_parser(
+            name, help=sentence, description=sentence, parents=[shared], allow_abbrev=False
+        )
+        made.set_defaults(run=run)
+        return made
+
+    _account_commands(command)
+    _work_commands(command)
+    _task_commands(command)
+    _event_commands(command)
+    return top
+
+
+Adding = Callable[[str, Callable[[Context], Exit]], argparse.ArgumentParser]
+
+
+def _account_commands(command: Adding) -> None:
+    one = command("login", account.login)
+    one.add_argument("url", help="address of the server")
+    one.add_argument(
+        "--token-file", metavar="FILE", help="read the token there; else the terminal or standard input"
+    )
+    command("logout", account.logout).add_argument(
+        "--revoke", action="store_true", help="end the token for good"
+    )
+    command("whoami", account.whoami)
+    one = command("systems", account.systems)
+    one.add_argument("systems", nargs="*", help="only these")
+    one.add_argument("--history", action="store_true", help="the last hours as well")
+    one.add_argument("--full", action="store_true", help="everything, however long")
+    one = command("skills", account.skills)
+    one.add_argument("name", nargs="?", help="show this one with its schemas")
+    one.add_argument("--input", metavar="JSON", help="call it with this object; - reads standard input")
+    one = command("bundle", bundle.bundle)
+    one.add_argument("--claude", metavar="DIR", help="folder of skills, for example ~/.claude/skills")
+    one.add_argument("--codex", metavar="DIR", help="folder of skills, for example ~/.codex/skills")
+    one.add_argument("--output", metavar="FILE", help="keep the zip file")
+    command("version", account.show_version)
+
+
+def _work_commands(command: Adding) -> None:
+    one = command("draft", work.draft)
+    one.add_argument("script", nargs="?", help="a batch script, or - for standard input")
+    one.add_argument("--text", help="what is needed, in plain words")
+    one.add_argument("--dialect", help="slurm, pbs, lsf, flux, sge, cobalt, oar")
+    one = command("preview", work.preview)
+    work.add_work_options(one)
+    one.add_argument("--full", action="store_true", help="every detail")
+    one = command("submit", work.submit)
+    work.add_work_options(one)
+    one.add_argument("--idempotency-key", metavar="KEY", help="of your own; else one is made and used again")
+    one.add_argument(
+        "--wait-s", type=float, metavar="S", help="how long the server may wait for the site, 0 to 50"
+    )
+    one.add_argument("--wait", action="store_true", help="stay until the task ends")
+    _waiting_options(one)
+    one = command("group", work.group)
+    one.add_argument("file", help="the group as JSON")
+    one.add_argument("--idempotency-key", metavar="KEY", help="of your own")
+    one.add_argument("--wait", action="store_true", help="stay until the group ends")
+    _waiting_options(one)
+    one = command("move", work.move)
+    one.add_argument("source")
+    one.add_argument("destination")
+    one.add_argument("--task", metavar="TASK", help="the task it is for")
+    one.add_argument("--idempotency-key", metavar="KEY", help="of your own")
+
+
+def _waiting_options(one: argparse.ArgumentParser) -> None:
+    one.add_argument("--timeout", type=float, metavar="S", help="give up waiting after that long (exit 11)")
+    one.add_argument("--poll", action="store_true", help="long polls instead of the stream")
+    one.add_argument(
+        "--session", metavar="ID", help="the agent's session that waits: the bridge leaves it alone"
+    )
+
+
+def _task_commands(command: Adding) -> None:
+    one = command("status", tasks.status)
+    one.add_argument("tasks", nargs="*", metavar="TASK", help="these; else the newest")
+    one.add_argument("--state", action="append", help="only in these states")
+    one.add_argument("--name", help="only of this name")
+    one.add_argument("--limit", type=int, default=20, help="how many, at most 200")
+    one = command("wait", waiting.wait)
+    one.add_argument("tasks", nargs="+", metavar="TASK", help="tasks, groups, transfers")
+    one.add_argument("--any", action="store_true", help="until the first of them has ended")
+    _waiting_options(one)
+    one = command("log", tasks.log)
+    one.add_argument("task", metavar="TASK")
+    one.add_argument("-f", "--follow", action="store_true", help="go on until it ends")
+    one.add_argument("--stderr", action="store_true", help="the error output")
+    one.add_argument("--attempt", metavar="ATT", help="of this attempt")
+    one.add_argument("--offset", type=int, default=0, help="from this byte")
+    one.add_argument("--tail", type=int, metavar="BYTES", help="only the last bytes")
+    one = command("result", tasks.result)
+    one.add_argument("task", metavar="TASK")
+    one.add_argument("--full", action="store_true", help="everything, however long")
+    one = command("cancel", tasks.cancel)
+    one.add_argument("handles", nargs="+", metavar="TASK")
+    one = command("replan", tasks.replan)
+    one.add_argument("task", metavar="TASK")
+    one.add_argument("--without", action="append", metavar="SYSTEM", help="never these systems")
+    work.add_size_options(one)
+
+
+def _event_commands(command: Adding) -> None:
+    one = command("events", waiting.events)
+    one.add_argument(
+        "--after", type=int, metavar="CURSOR", help="from there; else from the beginning, with -f from now"
+    )
+    one.add_argument("--types", action="append", metavar="TYPE", help="task.failed, task.*")
+    one.add_argument("--subject", help="a task, group, attempt, transfer or system")
+    one.add_argument("--limit", type=int, default=1000, help="how many at most, without -f")
+    one.add_argument("-f", "--follow", action="store_true", help="go on for ever")
+    one.add_argument("--timeout", type=float, metavar="S", help="with -f: end after that long (exit 11)")
+    one.add_argument("--poll", action="store_true", help="long polls instead of the stream")
+    one = command("bridge", bridge.bridge)
+    words = ("run", "once", "status", "dead-letters", "replay", "watch", "hold")
+    one.add_argument("what", choices=words, help="run: go on for ever; once: tell what there is and end")
+    one.add_argument(
+        "names", nargs="*", help="replay: dead letters; watch: tasks and groups; hold: the session"
+    )
+    one.add_argument("--all", action="store_true", help="replay: every dead letter")
+    one.add_argument("--claude", metavar="SESSION", help="watch: wake this Claude Code session")
+    one.add_argument("--codex", metavar="THREAD", help="watch: wake this Codex thread")
+    one.add_argument("--cwd", metavar="DIR", help="watch: where the session's work is")
+    one.add_argument("--name", help="watch: name of the rule")
+
+
+def _check_tail(args: argparse.Namespace) -> None:
+    if args.tail and args.command_name not in {"submit", "preview", "bridge"}:
+        raise CliError(f"`{args.command_name}` takes no command after --.")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command and return its exit code."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    cut = given.index("--") if "--" in given else len(given)
+    given, tail = given[:cut], given[cut + 1 :]
+    output = Output(as_json="--json" in given)
+    try:
+        args: Any = parser().parse_args(given)
+        args.tail = tail
+        output.streams = args.command_name in {"events", "log"}
+        _check_tail(args)
+        return int(args.run(Context(args, output)))
+    except CliError as error:
+        output.failure(error)
+        return int(error.exit_code)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nobody reads: end quietly
+        return int(Exit.OK)
+    except KeyboardInterrupt:
+        return int(Exit.INTERRUPTED)

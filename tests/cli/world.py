@@ -1,0 +1,141 @@
+"""`python -m tests.cli.world DIR`: a database of its own with people, tokens and one emulated cluster at work.
+
+It prints one JSON line when ready, keeps the control cycle going, and does what each line on its standard input
+asks, answering with one line.
+"""
+
+import json
+import os
+import sys
+import threading
+import time
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "portal.settings")
+
+import django
+
+django.setup()
+
+from django.contrib.auth.models import User
+from django.core.management import call_command
+from django.db import connection, transaction
+
+from federation.ledger import Happening, record
+from federation.models import System
+from orchestrator import control
+from orchestrator.dispatch import dispatch
+from orchestrator.doorbell import hang
+from orchestrator.models import Attempt, Task
+from orchestrator.services import tasks
+from portal.skills.registry import Scope
+from portal.tokens import issue_token
+from tests.browser.site import make_site
+
+ALL = ("read", "draft", "submit", "manage")
+STEP_S = 0.3
+paused = threading.Event()
+
+
+def now() -> datetime:
+    return datetime.now(UTC)
+
+
+def token(user: User, *scopes: str, days: int = 1) -> str:
+    wanted = [Scope(word) for word in scopes or ALL]
+    return issue_token(user, name="test", scopes=wanted, now=now(), expires_at=now() + timedelta(days=days))[
+        1
+    ]
+
+
+def step() -> None:
+    """Do once what the workers do."""
+    for pk in Attempt.objects.filter(state="planned").values_list("pk", flat=True):
+        dispatch(pk, now=now())
+    Attempt.objects.filter(due_at__isnull=False).update(due_at=now())
+    for pk in System.objects.values_list("pk", flat=True):
+        control.control_system(pk, now=now())
+    for task in control.tasks_with_work(now=now()):
+        tasks.advance_task(task, now=now())
+
+
+def work() -> None:
+    while True:
+        if not paused.is_set():
+            step()
+        connection.close()
+        time.sleep(STEP_S)
+
+
+def happen(asked: dict[str, Any]) -> dict[str, Any]:
+    """Write events; each in a transaction of its own."""
+    user = User.objects.get(username=asked.get("user", "alice"))
+    made = []
+    for each in asked["events"]:
+        with transaction.atomic():
+            happening = Happening(**{"summary": "", **each, "user_id": user.pk})
+            made.append(record([happening], now=now())[0].handle)
+    return {"events": made}
+
+
+def make_tasks(asked: dict[str, Any]) -> dict[str, Any]:
+    """Make tasks by submitting them while nothing is worked on."""
+    user = User.objects.get(username=asked.get("user", "alice"))
+    made = []
+    for number in range(asked["count"]):
+        given = {"name": f"made {number}", "command": ["true"], "envelope": {"cpus": 1, "walltime_s": 60}}
+        made.append(tasks.submit_task(user, given, actor="test", now=now()).task.handle)
+    return {"tasks": made}
+
+
+def set_state(asked: dict[str, Any]) -> dict[str, Any]:
+    """Move a task as the control cycle would, its event with it."""
+    task = Task.objects.get(handle=asked["task"])
+    with transaction.atomic():
+        Task.objects.filter(pk=task.pk).update(state=asked["state"])
+        happening = Happening(
+            f"task.{asked['state']}",
+            task.handle,
+            asked.get("summary", ""),
+            user_id=task.user_id,
+            task=task.handle,
+            state=asked["state"],
+        )
+        record([happening], now=now())
+    return {}
+
+
+def pause(asked: dict[str, Any]) -> dict[str, Any]:
+    if asked["on"]:
+        paused.set()
+    else:
+        paused.clear()
+    time.sleep(STEP_S)
+    return {}
+
+
+def main(root: Path) -> None:
+    call_command("migrate", verbosity=0)
+    for name in ("dispatch", "control_system", "advance_task"):
+        hang(name, lambda _row: None)
+    alice = User.objects.create_user("alice", password="a-long-password")
+    bob = User.objects.create_user("bob", password="a-long-password")
+    make_site(alice, root / "anvil")
+    ready = {
+        "alice": token(alice),
+        "bob": token(bob),
+        "reader": token(alice, "read"),
+        "expired": token(alice, days=-1),
+    }
+    threading.Thread(target=work, daemon=True).start()
+    print(json.dumps(ready), flush=True)
+    does = {"happen": happen, "tasks": make_tasks, "state": set_state, "pause": pause}
+    for line in sys.stdin:
+        asked = json.loads(line)
+        print(json.dumps(does[asked.pop("do")](asked)), flush=True)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
