@@ -56,7 +56,7 @@ def run(call: Call) -> int:
         "uhold": _hold,
         "release": _release,
         "requeue": _requeue,
-        "requeuehold": _requeue,
+        "requeuehold": _requeue_and_hold,
         "update": _update,
         "create": _create,
         "delete": _delete,
@@ -192,6 +192,10 @@ def _requeue(call: Call, words: list[str]) -> int:
     for job in hit:
         stop(call.store.directory, job)
     return 0
+
+
+def _requeue_and_hold(call: Call, words: list[str]) -> int:
+    return _requeue(call, words) or _hold(call, words)
 
 
 def _ids(words: list[str]) -> list[str]:

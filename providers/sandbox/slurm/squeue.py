@@ -239,7 +239,7 @@ def chosen(cluster: Cluster, given: Options, me: str) -> list[Job]:
     Raises:
         Refused: a single unknown job id, an unknown user, partition or state.
     """
-    jobs = cluster.jobs
+    jobs = current(cluster.jobs)
     if given.get("jobs"):
         jobs = by_ids(jobs, given.names("jobs"))
     wanted = states(given)
@@ -263,6 +263,15 @@ def chosen(cluster: Cluster, given: Options, me: str) -> list[Job]:
         and (not qos or job.qos in qos)
         and job.partition not in hidden
     ]
+
+
+def current(jobs: list[Job]) -> list[Job]:
+    """Return the jobs without the former runs of requeued ones: those are rows of accounting only."""
+    newest: dict[tuple[int, int, int], int] = {}
+    for job in jobs:
+        key = (job.id, job.task, job.array)
+        newest[key] = max(job.restarts, newest.get(key, 0))
+    return [job for job in jobs if job.restarts == newest[(job.id, job.task, job.array)]]
 
 
 def by_ids(jobs: list[Job], ids: list[str]) -> list[Job]:
