@@ -106,6 +106,7 @@ def shapes(
 ) -> list[Sized]:
     """Return every size tried on a record, legal or dropped, in a fixed order and without doubles."""
     tried: dict[tuple[int, int, int, int | None, int], Sized] = {}
+    longest_s = walltime_granted(envelope, record)
     for target in targets(envelope):
         legal = 0
         suitable = suitable_kinds(kinds, envelope, gpus=target.gpus)
@@ -113,7 +114,9 @@ def shapes(
         for layout in node_counts(target, envelope=envelope, kinds=suitable, record=record):
             if legal and layout.gpus != target.gpus:
                 break
-            for sized in _with_walltimes(layout, envelope, record, budgets=budgets, now=now):
+            for sized in _with_walltimes(
+                layout, envelope, record, longest_s=longest_s, budgets=budgets, now=now
+            ):
                 found = sized.layout
                 key = (found.nodes, found.gpus, found.cpus, found.memory_mib, found.walltime_s)
                 tried.setdefault(key, sized)
@@ -128,14 +131,15 @@ def _with_walltimes(
     envelope: Envelope,
     record: ResourceRecord,
     *,
+    longest_s: int,
     budgets: Mapping[str, Decimal],
     now: datetime,
 ) -> list[Sized]:
     """Return the layout at the longest wall time allowed, and where that breaks a cap, at the shortest."""
-    longest, shortest = walltime_granted(envelope, record), envelope.walltime_s.min
-    longer = layout if longest == shortest else replace(layout, walltime_s=longest)
+    shortest_s = envelope.walltime_s.min
+    longer = layout if longest_s == shortest_s else replace(layout, walltime_s=longest_s)
     sized = checked(longer, envelope, record, budgets=budgets, now=now)
-    if not sized.dropped or longest == shortest:
+    if not sized.dropped or longest_s == shortest_s:
         return [sized]
     return [sized, checked(layout, envelope, record, budgets=budgets, now=now)]
 

@@ -66,7 +66,14 @@ def _word(key: object) -> str:
 
 def encode(value: JsonValue) -> bytes:
     """Return JSON bytes in the one form used for storage and hashes."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+    return _dumped(value)
+
+
+def _dumped(value: object) -> bytes:
+    """Return the bytes of the canonical form, without building it for what JSON writes alike by itself."""
+    return json.dumps(
+        value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, default=canonical
+    ).encode()
 
 
 def decision_json(decision: Decision) -> dict[str, JsonValue]:
@@ -89,12 +96,9 @@ def digest(value: object) -> str:
 
 def record_digest(record: ResourceRecord, live_digest: str) -> str:
     """Return the digest of a record, its nodes and queue standing for themselves by their own digest."""
-    plain = {
-        name: canonical(getattr(record, name))
-        for name in _names_of(ResourceRecord)
-        if name not in {"nodes", "queue"}
-    }
-    return sha256(encode({**plain, "live": live_digest})).hexdigest()
+    values = {name: getattr(record, name) for name in _names_of(ResourceRecord)}
+    del values["nodes"], values["queue"]
+    return sha256(_dumped({**values, "live": live_digest})).hexdigest()
 
 
 def input_hash(parts: Mapping[str, object], record_digests: Iterable[str]) -> str:

@@ -1,5 +1,6 @@
 """Reliability figures and p90 factors from predicted and actual waits, to the digit."""
 
+from dataclasses import replace
 from math import exp, log
 
 import pytest
@@ -82,13 +83,14 @@ def test_reliability_counts_what_it_says() -> None:
 
     (found,) = reliability(seen)
 
-    assert found == Reliability(
+    assert found.mean_abs_log_error == pytest.approx((log(1.6) + log(1.61) + log(2.5) + log(2.5)) / 5)
+    assert replace(found, mean_abs_log_error=0) == Reliability(
         system="delta",
         partition="gpu",
         n=5,
         within_minute_frac=3 / 5,
         within_twice_frac=3 / 5,
-        mean_abs_log_error=pytest.approx((log(1.6) + log(1.61) + log(2.5) + log(2.5)) / 5),
+        mean_abs_log_error=0,
         p90_coverage_frac=2 / 5,
     )
 

@@ -1,17 +1,19 @@
 """Versions, vendors, sizes and canonical JSON: the small words placement reads."""
 
+from dataclasses import fields
 from datetime import UTC, datetime, timedelta, timezone
 from decimal import Decimal
+from hashlib import sha256
 
 import pytest
 
-from federation.types import Health
+from federation.types import ChargeRule, Health, Maintenance, UserLimits
 from orchestrator.placement.capacity import vendor_of
 from orchestrator.placement.sizing import doublings
-from orchestrator.placement.trace import canonical, encode
+from orchestrator.placement.trace import canonical, encode, record_digest
 from orchestrator.placement.types import CODES, RULE_OF, rejection
 from orchestrator.placement.versions import UnreadableVersion, satisfies
-from tests.property.placement.views import bounds
+from tests.property.placement.views import NOW, bounds, record
 
 
 @pytest.mark.parametrize(
@@ -88,3 +90,20 @@ def test_every_code_belongs_to_one_rule() -> None:
     assert len(RULE_OF) == sum(len(codes) for codes in CODES.values())
     with pytest.raises(KeyError):
         rejection("bad_luck", required=None, observed=None, remedy="")
+
+
+def test_a_record_is_digested_in_its_canonical_form() -> None:
+    rich = record(
+        maintenance=(Maintenance(NOW, None, frozenset({"n2", "n10", "n1"}), "upgrade"),),
+        software={"zlib": ("1.3",), "é": ()},
+        health=Health.DEGRADED,
+        charge=ChargeRule(unit="SU", per_gpu=Decimal("1.50")),
+        credit_left=Decimal("12.30"),
+        held_uris=frozenset({"globus://c/b", "globus://c/a"}),
+        limits=UserLimits(max_gpus_per_job=4),
+    )
+    plain = {each.name: canonical(getattr(rich, each.name)) for each in fields(rich)}
+    del plain["nodes"], plain["queue"]
+
+    assert record_digest(rich, "snap") == sha256(encode({**plain, "live": "snap"})).hexdigest()
+    assert record_digest(rich, "snap") != record_digest(rich, "other")
