@@ -1,4 +1,4 @@
-"""Real daemons that die, freeze or forget, and a product that is killed or cut off: nothing lost or doubled."""
+"""Real daemons that die, freeze or forget, and a product that is killed: nothing is lost or doubled."""
 
 import time
 from collections.abc import Callable
@@ -58,7 +58,7 @@ def test_a_controller_that_is_killed_and_comes_back_costs_moments_and_no_job(
 ) -> None:
     system = federation.add(delta, researcher)
     running = submit(researcher, "exec sleep 600", name="running")
-    ended = submit(researcher, "exec sleep 1; exit 4", name="ended", retry={"max_attempts": 1})
+    ended = submit(researcher, "sleep 4; exit 4", name="ended", retry={"max_attempts": 1})
     all_step_until([running, ended], TaskState.RUNNING)
     job = _attempt(running).job_id
     until(lambda: delta.state(_attempt(ended).job_id) == "FAILED", "the second job to end")
@@ -80,7 +80,8 @@ def test_a_controller_that_is_killed_and_comes_back_costs_moments_and_no_job(
     _look_now(system)
     assert _attempt(running).state == AttemptState.UNKNOWN
     refused = submit(researcher, name="refused")
-    assert (refused.state, _rejections(refused)) == (TaskState.UNSCHEDULABLE, {"endpoint_offline"})
+    assert refused.state == TaskState.UNSCHEDULABLE
+    assert all("endpoint_offline" in codes for codes in _rejections(refused))
 
     delta.restart("slurmctld")
     federation.look(system)
@@ -112,9 +113,10 @@ def _minutes_pass(task: Task, *, minutes: int) -> None:
     task.attempts.update(observed_at=ago, unseen_since=ago)
 
 
-def _rejections(task: Task) -> set[str]:
-    body = task.decisions.order_by("-id")[0].body
-    return {rejection["code"] for each in body["candidates"] for rejection in each["rejections"]}
+def _rejections(task: Task) -> list[set[str]]:
+    """Return for each candidate of the newest decision the codes it was rejected for."""
+    candidates = task.decisions.order_by("-id")[0].body["candidates"]
+    return [{rejection["code"] for rejection in each["rejections"]} for each in candidates]
 
 
 def test_jobs_that_a_killed_controller_forgot_are_lost_and_run_once_more_also_under_a_recycled_id(
@@ -298,11 +300,11 @@ def test_a_worker_killed_between_any_two_steps_makes_one_job_and_one_end(
     all_step_until(list(done.values()))
 
     for seam, task in done.items():
-        again = seam in {"before the call"}
+        again = seam == "before the call"
         assert (task.state, task.attempts.count()) == (TaskState.SUCCEEDED, 1)
         assert _attempt(task).dispatches == (2 if again else 1)
         assert told(task).count("task.succeeded") == 1
-        assert told(task).count("task.submitted") == 1
+        assert told(task).count("attempt.dispatched") == told(task).count("task.submitted") == 1
     rows = federation.accounted(*(_attempt(task) for task in done.values()))
     assert sorted(row.job_id for row in rows) == sorted(_attempt(task).job_id for task in done.values())
     assert {row.state for row in rows} == {"COMPLETED"}
@@ -342,7 +344,7 @@ def test_a_lost_answer_of_sbatch_and_two_dispatchers_make_one_job_each(
     assert (twice.state, unheard.state) == (TaskState.SUCCEEDED, TaskState.SUCCEEDED)
     assert len(federation.accounted(_attempt(twice), _attempt(unheard))) == 2
     assert _attempt(unheard).dispatches == 1
-    assert told(unheard)[2:4] == ["attempt.unseen", "attempt.moved"]
+    assert told(unheard)[2:5] == ["attempt.unseen", "attempt.dispatched", "task.submitted"]
 
 
 def test_a_database_cut_off_in_mid_cycle_delays_and_doubles_nothing(
@@ -364,7 +366,7 @@ def test_a_database_cut_off_in_mid_cycle_delays_and_doubles_nothing(
         broken.setattr(orchestrator.control, "_look", cut)
         _look_now(system)
     close_old_connections()  # as the worker does after each chore
-    assert {_attempt(task).state for task in work} == {"submitted"}
+    assert sorted(_attempt(task).state for task in work) == ["submitted", "succeeded"]
 
     all_step_until(work)
 
