@@ -7,13 +7,13 @@ import pytest
 from django.contrib.auth.models import User
 from django.utils import timezone
 
-from federation.models import Snapshot, System
+from federation.models import System
 from federation.selectors import probe_of, records_for
 from orchestrator.lifecycle import TaskState
 from orchestrator.models import Task
 from orchestrator.placement.types import Candidate, Decision
 from orchestrator.services import tasks
-from tests.slurm.federation import Federation, submit
+from tests.slurm.federation import Federation, snapshot, submit
 from tests.slurm.lab.cluster import Cluster
 from tests.slurm.lab.laboratory import Lab
 from tests.stepping import all_step_until, step
@@ -158,9 +158,9 @@ def test_the_view_of_busy_clusters_is_what_sinfo_and_squeue_say(
 
 
 def _is_what_the_site_says(cluster: Cluster, system: System) -> None:
-    probe = probe_of(system.snapshot_id) if system.snapshot_id else None
+    probe = probe_of(snapshot(system).pk)
     assert probe is not None
-    columns = "NodeHost:|,StateCompact:|,CPUsState:|,Gres:|,GresUsed:|"
+    columns = "NodeList:|,StateCompact:|,CPUsState:|,Gres:|,GresUsed:|"
     said: dict[str, tuple[str, int, int, int]] = {}
     for line in cluster.ask("sinfo", "-ahN", "-O", columns).splitlines():
         name, state, cpus, gres, used, *_ = (word.strip() for word in line.split("|"))
@@ -168,14 +168,14 @@ def _is_what_the_site_says(cluster: Cluster, system: System) -> None:
 
     assert {node.name for node in probe.nodes} == set(said)
     for node in probe.nodes:
-        state, idle_cpus, gpus, used = said[node.name]
+        state, idle_cpus, gpus, in_use = said[node.name]
         can_start = state in {"idle", "mix", "alloc"}
         assert node.usable == can_start
         assert node.cpus_free == (idle_cpus if can_start else 0)
         assert sum(pool.total for pool in node.gpus) == gpus
-        assert sum(pool.free for pool in node.gpus) == (gpus - used if can_start else 0)
+        assert sum(pool.free for pool in node.gpus) == (gpus - in_use if can_start else 0)
     states = cluster.ask("squeue", "-ahr", "-o", "%T").split()
-    counts = Snapshot.objects.get(pk=system.snapshot_id).counts
+    counts = snapshot(system).counts
     assert (counts["running"], counts["pending"]) == (states.count("RUNNING"), states.count("PENDING"))
 
 
@@ -192,8 +192,8 @@ def _gpus(gres: str) -> int:
 def test_drained_nodes_are_not_counted_and_eight_submits_in_a_row_share_the_free_gpus(
     federation: Federation, researcher: User, delta: Cluster, vista: Cluster
 ) -> None:
-    only_a100 = {"partitions": {"gpuA100x4": {"accounts": ["*-gpu"]}}}
-    systems = [federation.add(delta, researcher, **only_a100), federation.add(vista, researcher)]
+    only_a100 = {"gpuA100x4": {"accounts": ["*-gpu"]}}
+    systems = [federation.add(delta, researcher, partitions=only_a100), federation.add(vista, researcher)]
     sixteen = {"gpus": 16, "nodes": 4, "accelerator": {"types": ["a100"]}}
     assert _winner(_decision(researcher, **sixteen)) == "delta/gpuA100x4"
     assert _free_gpus(researcher) == {"delta/gpuA100x4": 32, "vista/gh": 12, "vista/gg": 0}
