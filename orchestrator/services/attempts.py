@@ -82,6 +82,8 @@ def apply_fold(
     files: tuple[FileEntry, ...] | None = None,
 ) -> None:
     """Write what one look changed, let the task follow, and conclude where the attempt ended."""
+    if _is_found_again(attempt, fold):
+        accept_submission(attempt, job_id=fold.changes["job_id"], now=now)
     was = attempt.state
     if fold.target is None:
         changed = Attempt.objects.filter(pk=attempt.pk, state=was).update(**fold.changes, due_at=due_at)
@@ -94,6 +96,11 @@ def apply_fold(
     if is_terminal(ATTEMPT_MOVES, fold.target):
         _settle(attempt, now=now)
         conclude(attempt, now=now, files=files)
+
+
+def _is_found_again(attempt: Attempt, fold: Fold) -> bool:
+    """Whether this look resolved the doubt about a submission: the job is there, under our key."""
+    return attempt.state == AttemptState.DISPATCHING and bool(fold.changes.get("job_id"))
 
 
 def _move_event(attempt: Attempt, was: str, fold: Fold) -> Happening:

@@ -14,9 +14,10 @@ from django.db import connections
 from django.utils import timezone
 
 from federation import collector
-from federation.models import Event, System
+from federation.models import Event, Snapshot, System
 from federation.profile import ProfileDocument
 from federation.services import allocate, connect, store_profile
+from orchestrator.dispatch import dispatch
 from orchestrator.models import Attempt, Task
 from orchestrator.services import tasks
 from tests.slurm.lab.cluster import Cluster, Refused
@@ -187,9 +188,21 @@ def submit(user: AbstractBaseUser, command: object = ("true",), **given: Any) ->
     return tasks.submit_task(user, wanted, actor=actor, now=timezone.now()).task
 
 
+def send(task: Task) -> Attempt | None:
+    """Dispatch a task's attempt now, as a worker would; None when another one has it."""
+    if task.attempt_id is None:
+        raise LookupError(f"{task.name} is {task.state}: {task.reason}")
+    return dispatch(task.attempt_id, now=timezone.now())
+
+
 def told(task: Task) -> list[str]:
     """Return the types of a task's events, its attempts' included, in order."""
     return list(Event.objects.filter(task=task.handle).order_by("id").values_list("type", flat=True))
+
+
+def snapshot(system: System) -> Snapshot:
+    """Return the newest good snapshot of a system."""
+    return Snapshot.objects.get(system=system, pk=System.objects.values("snapshot_id").filter(pk=system.pk))
 
 
 def last_event(task: Task, type_: str) -> Event:

@@ -5,14 +5,14 @@ from dataclasses import dataclass
 from django.contrib.auth.models import User
 from django.utils import timezone
 
-from federation.models import Allocation, Snapshot
+from federation.models import Allocation
 from federation.selectors import probe_of, records_for
 from federation.types import ResourceRecord
 from orchestrator.lifecycle import AttemptState, TaskState
 from orchestrator.models import Attempt, Task
 from orchestrator.services import tasks
 from providers.types import JobState
-from tests.slurm.federation import Federation, last_event, submit, told
+from tests.slurm.federation import Federation, last_event, snapshot, submit, told
 from tests.slurm.lab.cluster import Cluster
 from tests.slurm.lab.namespace import until
 from tests.stepping import all_step_until, step, step_until
@@ -129,7 +129,8 @@ def _ended(federation: Federation, task: Task, end: End) -> None:
     assert (attempt.started_at, attempt.ended_at) == (row.start_at, row.end_at)
     assert told(task)[-1] == f"task.{end.state}"
     assert last_event(task, f"task.{end.state}").data["attempts"] == 1
-    assert task.manifest.body["times"]["ended_at"] == attempt.ended_at.isoformat()
+    assert row.end_at is not None
+    assert task.manifest.body["times"]["ended_at"] == row.end_at.isoformat()
     assert {entry["path"] for entry in task.manifest.body["files"]} == {"stdout.log", "stderr.log"}
 
 
@@ -238,7 +239,7 @@ def test_arrays_and_het_jobs_of_others_are_counted_as_what_they_are(
     )
     system = federation.add(delta, researcher)
 
-    probe = probe_of(system.snapshot_id)
+    probe = probe_of(snapshot(system).pk)
 
     assert probe is not None
     shown = {
@@ -252,7 +253,7 @@ def test_arrays_and_het_jobs_of_others_are_counted_as_what_they_are(
         f"{het}+0": (JobState.HELD, 2, 2, 1, None, False),
         f"{het}+1": (JobState.HELD, 0, 8, 1, None, False),
     }
-    counts = Snapshot.objects.get(pk=system.snapshot_id).counts
+    counts = snapshot(system).counts
     assert (counts["running"], counts["pending"]) == (3, 12)
     assert (counts["gpus"], counts["gpus_free"]) == (76, 64)
     record = _record(researcher, "gpuA100x4")

@@ -148,7 +148,7 @@ def judge(
     known = accounting.seen if accounting is not None else None
     if queue.seen.state not in TERMINAL:
         return Verdict(_enriched(queue.seen, known))
-    if known is not None and known.state in TERMINAL:
+    if known is not None and _is_final(known):
         return Verdict(_with_reason(known, queue.seen))
     if not keeps_accounting or _is_settled(queue.seen, now=now):
         return Verdict(queue.seen)
@@ -166,7 +166,7 @@ def judge(
 def _without_queue(accounting: Sighting | None) -> Verdict:
     """Accounting alone confirms ends, and only those that no requeue can undo."""
     seen = accounting.seen if accounting is not None else None
-    if seen is None or seen.state not in TERMINAL or seen.state in REQUEUEABLE:
+    if seen is None or not _is_final(seen) or seen.state in REQUEUEABLE:
         return UNSAID
     return Verdict(seen)
 
@@ -179,11 +179,20 @@ def _left_queue(accounting: Sighting | None, *, now: datetime) -> Verdict:
         return Verdict(None)
     if seen.state is JobState.UNKNOWN:
         return Verdict(seen)
-    if seen.state not in TERMINAL:
+    if not _is_final(seen):
         return Verdict(seen.model_copy(update={"left_queue": True}))
     if seen.state in REQUEUEABLE and not _is_settled(seen, now=now):
         return UNSAID
     return Verdict(seen)
+
+
+def _is_final(known: Observation) -> bool:
+    """Whether accounting has a job's end whole.
+
+    A slurmdbd that was down gets the end in two messages: for seconds the row has a final state, exit code
+    0:0 and no time of end (seen on 22.05).
+    """
+    return known.state in TERMINAL and known.end_at is not None
 
 
 def _is_settled(seen: Observation, *, now: datetime) -> bool:

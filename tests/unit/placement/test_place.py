@@ -224,11 +224,8 @@ def test_a_group_counts_towards_running_and_submit_limits() -> None:
 
 
 def test_choices_in_one_partition_leave_the_limits_of_another_alone() -> None:
-    shared, debug = (
-        record(partition="shared"),
-        record(partition="debug", limits=UserLimits(max_submit_jobs=1)),
-    )
-    cache = PlanCache()
+    shared = record(partition="shared")
+    debug, cache = record(partition="debug", limits=UserLimits(max_submit_jobs=1)), PlanCache()
     reserve(cache, decide(envelope(), shared, cache=cache), envelope=envelope(), records=[shared])
 
     assert decide(envelope(), debug, cache=cache).result == "placed"

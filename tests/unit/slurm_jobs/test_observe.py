@@ -325,6 +325,19 @@ def test_a_job_that_left_the_queue_alive_is_told_so(state: str) -> None:
     assert (got.left_queue, got.state_raw, got.source) == (True, state, "accounting")
 
 
+def test_an_end_without_its_time_is_half_told_and_waited_for() -> None:
+    half = accounting_record(JobID="7", State="FAILED", ExitCode="0:0", End="Unknown")
+    queue = queue_record(id="7", state="FAILED", reason="NonZeroExitCode", end="2026-11-29T17:59:30")
+
+    waiting, gone = seen(ref("7"), queue=queue, accounting=half), seen(ref("7"), accounting=half)
+
+    assert waiting is not None
+    assert (waiting.state, waiting.exit_code) == (JobState.COMPLETING, None)
+    assert gone is not None
+    assert gone.left_queue
+    assert is_unsaid(ref("7"), queue=DEAD_CONTROLLER, accounting=half)
+
+
 def test_without_the_queue_accounting_confirms_ends_only() -> None:
     job = ref("7")
 
