@@ -31,7 +31,9 @@ def _base(variable: str, otherwise: str) -> Path:
 
 def make_private(folder: Path) -> Path:
     """Make a folder, its missing parents too, for its owner only; return it."""
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if not folder.is_dir():
+        make_private(folder.parent)
+        folder.mkdir(mode=0o700, exist_ok=True)
     return folder
 
 

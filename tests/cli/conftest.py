@@ -80,18 +80,20 @@ class World:
     server: Server
     tokens: dict[str, str]
     process: "subprocess.Popen[str]"
+    person: str = ""
+    """Whose machine the test is about."""
 
     def ask(self, what: str, **asked: Any) -> Any:
         """Have something done in the database."""
         assert self.process.stdin is not None
         assert self.process.stdout is not None
-        self.process.stdin.write(json.dumps({"do": what, **asked}) + "\n")
+        self.process.stdin.write(json.dumps({"do": what, "user": self.person, **asked}) + "\n")
         self.process.stdin.flush()
         return json.loads(self.process.stdout.readline())
 
-    def happen(self, *events: dict[str, Any], user: str = "alice") -> list[str]:
+    def happen(self, *events: dict[str, Any]) -> list[str]:
         """Write events and return their handles."""
-        made: list[str] = self.ask("happen", events=list(events), user=user)["events"]
+        made: list[str] = self.ask("happen", events=list(events))["events"]
         return made
 
 
@@ -140,9 +142,11 @@ def _world(_environment: dict[str, str], tmp_path_factory: pytest.TempPathFactor
 
 @pytest.fixture
 def world(_world: World) -> World:
-    """The world with its server up."""
+    """The world with its server up, and somebody new in it: what others do is not heard."""
     if _world.server.process is None:
         _world.server.start()
+    _world.person = f"person-{secrets.token_hex(4)}"
+    _world.tokens |= _world.ask("person", name=_world.person)
     return _world
 
 
@@ -171,6 +175,7 @@ class Facet:
     url: str
     token: str
     more: dict[str, str] = field(default_factory=dict)
+    started: "list[subprocess.Popen[str]]" = field(default_factory=list)
 
     @property
     def environment(self) -> dict[str, str]:
@@ -189,7 +194,7 @@ class Facet:
 
     def start(self, *words: str, stdin: int | IO[Any] | None = subprocess.DEVNULL) -> "subprocess.Popen[str]":
         """Start a command and return it."""
-        return subprocess.Popen(
+        process = subprocess.Popen(
             [PYTHON, "-m", "facet_cli", *words],
             env=self.environment,
             cwd=self.home,
@@ -198,6 +203,8 @@ class Facet:
             stderr=subprocess.PIPE,
             text=True,
         )
+        self.started.append(process)
+        return process
 
     def ended(
         self, process: "subprocess.Popen[str]", *, within_s: float = 60, given: str | None = None
@@ -220,14 +227,19 @@ class Facet:
 
     def at(self, token: str) -> "Facet":
         """Return the same machine with another token."""
-        return Facet(self.home, self.url, token, self.more)
+        return Facet(self.home, self.url, token, self.more, self.started)
 
 
 @pytest.fixture
-def facet(world: World, tmp_path: Path) -> Facet:
-    """Alice at a machine of her own."""
+def facet(world: World, tmp_path: Path) -> Iterator[Facet]:
+    """That person at a machine of their own."""
     (tmp_path / "bin").mkdir()
-    return Facet(tmp_path, world.server.url, world.tokens["alice"])
+    made = Facet(tmp_path, world.server.url, world.tokens["full"])
+    yield made
+    for process in made.started:
+        with process:
+            if process.poll() is None:
+                process.kill()
 
 
 @pytest.fixture

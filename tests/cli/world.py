@@ -24,7 +24,8 @@ from django.core.management import call_command
 from django.db import connection, transaction
 
 from federation.ledger import Happening, record
-from federation.models import System
+from federation.models import Connection, System
+from federation.services import connect
 from orchestrator import control
 from orchestrator.dispatch import dispatch
 from orchestrator.doorbell import hang
@@ -36,7 +37,8 @@ from tests.browser.site import make_site
 
 ALL = ("read", "draft", "submit", "manage")
 STEP_S = 0.3
-paused = threading.Event()
+working = threading.Lock()
+"""Held while a step is made, or while nothing is to happen."""
 
 
 def now() -> datetime:
@@ -63,7 +65,7 @@ def step() -> None:
 
 def work() -> None:
     while True:
-        if not paused.is_set():
+        with working:
             step()
         connection.close()
         time.sleep(STEP_S)
@@ -71,7 +73,7 @@ def work() -> None:
 
 def happen(asked: dict[str, Any]) -> dict[str, Any]:
     """Write events; each in a transaction of its own."""
-    user = User.objects.get(username=asked.get("user", "alice"))
+    user = User.objects.get(username=asked["user"])
     made = []
     for each in asked["events"]:
         with transaction.atomic():
@@ -82,7 +84,7 @@ def happen(asked: dict[str, Any]) -> dict[str, Any]:
 
 def make_tasks(asked: dict[str, Any]) -> dict[str, Any]:
     """Make tasks by submitting them while nothing is worked on."""
-    user = User.objects.get(username=asked.get("user", "alice"))
+    user = User.objects.get(username=asked["user"])
     made = []
     for number in range(asked["count"]):
         given = {"name": f"made {number}", "command": ["true"], "envelope": {"cpus": 1, "walltime_s": 60}}
@@ -109,29 +111,29 @@ def set_state(asked: dict[str, Any]) -> dict[str, Any]:
 
 def pause(asked: dict[str, Any]) -> dict[str, Any]:
     if asked["on"]:
-        paused.set()
+        working.acquire()
     else:
-        paused.clear()
-    time.sleep(STEP_S)
+        working.release()
     return {}
+
+
+def person(asked: dict[str, Any]) -> dict[str, Any]:
+    """Make somebody who may use the cluster, and tokens for them."""
+    user = User.objects.create_user(asked["name"], password="a-long-password")
+    first = Connection.objects.order_by("pk")[0]
+    connect(user, first.system, kind="local", settings=first.settings, remote_user="alice", now=now())
+    return {"full": token(user), "reader": token(user, "read"), "expired": token(user, days=-1)}
 
 
 def main(root: Path) -> None:
     call_command("migrate", verbosity=0)
     for name in ("dispatch", "control_system", "advance_task"):
         hang(name, lambda _row: None)
-    alice = User.objects.create_user("alice", password="a-long-password")
+    make_site(User.objects.create_user("owner", password="a-long-password"), root / "anvil")
     bob = User.objects.create_user("bob", password="a-long-password")
-    make_site(alice, root / "anvil")
-    ready = {
-        "alice": token(alice),
-        "bob": token(bob),
-        "reader": token(alice, "read"),
-        "expired": token(alice, days=-1),
-    }
     threading.Thread(target=work, daemon=True).start()
-    print(json.dumps(ready), flush=True)
-    does = {"happen": happen, "tasks": make_tasks, "state": set_state, "pause": pause}
+    print(json.dumps({"bob": token(bob)}), flush=True)
+    does = {"happen": happen, "tasks": make_tasks, "state": set_state, "pause": pause, "person": person}
     for line in sys.stdin:
         asked = json.loads(line)
         print(json.dumps(does[asked.pop("do")](asked)), flush=True)

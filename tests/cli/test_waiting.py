@@ -1,0 +1,189 @@
+"""Waiting outlives the server, goes round what holds streams back, and hears everything once."""
+
+import json
+import signal
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+
+from tests.cli.conftest import Facet, World
+
+pytestmark = pytest.mark.services
+
+
+def test_a_wait_outlives_the_server_it_waits_on(facet: Facet, world: World, still: None) -> None:
+    (task,) = world.ask("tasks", count=1)["tasks"]
+    waiting = facet.start("wait", task, "--json")
+    time.sleep(2)
+
+    world.server.stop(signal.SIGKILL)
+    world.ask("state", task=task, state="unschedulable")
+    world.server.start()
+
+    ran = facet.ended(waiting)
+    assert ran.code == 6
+    assert ran.json["results"][0]["state"] == "unschedulable"
+
+
+def test_two_hundred_events_over_reconnections_come_once_each_and_in_order(
+    facet: Facet, world: World
+) -> None:
+    head = facet("skills", "wait_for_events", "--input", '{"timeout_s": 0}').json["next"]
+    following = facet.start("events", "-f", "--after", str(head), "--timeout", "25", "--json")
+    made = []
+    for batch in range(10):
+        made += world.happen(
+            *({"type": "milestone.reached", "subject": f"task_{batch}x{n}"} for n in range(20))
+        )
+        if batch in {2, 5, 8}:
+            world.server.stop(signal.SIGKILL if batch == 5 else signal.SIGTERM)
+            world.server.start()
+
+    ran = facet.ended(following)
+
+    assert len(made) == 200
+    assert [each["id"] for each in ran.lines if "cursor" in each] == made
+    assert ran.code == 11
+
+
+class _Holding(BaseHTTPRequestHandler):
+    """A proxy that lets everything through but streams."""
+
+    upstream = ""
+    asked: "list[str]" = []
+
+    def _pass(self) -> None:
+        self.asked.append(self.path)
+        if "events/stream" in self.path:
+            self.send_error(501, "no streams here")
+            return
+        length = int(self.headers.get("Content-Length") or 0)
+        body = self.rfile.read(length) if length else None
+        request = urllib.request.Request(self.upstream + self.path, data=body, method=self.command)
+        for name in ("Authorization", "Content-Type", "Idempotency-Key"):
+            if name in self.headers:
+                request.add_header(name, self.headers[name])
+        try:
+            response = urllib.request.urlopen(request, timeout=70)
+        except urllib.error.HTTPError as error:
+            response = error
+        with response:
+            content = response.read()
+            self.send_response(response.status)
+            self.send_header("Content-Type", response.headers["Content-Type"])
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
+    do_GET = do_POST = _pass  # noqa: N815  # names of the standard library
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+@pytest.fixture
+def holding(world: World) -> Iterator[type[_Holding]]:
+    handler = type("Handler", (_Holding,), {"upstream": world.server.url, "asked": []})
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        handler.url = f"http://127.0.0.1:{server.server_port}"  # type: ignore[attr-defined]  # for the test
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield handler
+        server.shutdown()
+
+
+def test_where_streams_are_held_back_the_long_poll_takes_over(
+    facet: Facet, world: World, holding: type[_Holding], still: None
+) -> None:
+    (task,) = world.ask("tasks", count=1)["tasks"]
+    behind = Facet(facet.home, holding.url, facet.token)  # type: ignore[attr-defined]  # set by the fixture
+    waiting = behind.start("wait", task, "--json")
+    time.sleep(3)
+    world.ask("state", task=task, state="attention")
+
+    assert behind.ended(waiting).code == 8
+    assert sum("events/stream" in path for path in holding.asked) == 1
+    assert sum("wait_for_events" in path for path in holding.asked) <= 3
+
+
+def test_the_token_shows_neither_in_the_process_list_nor_in_what_is_printed(
+    facet: Facet, world: World, still: None
+) -> None:
+    (task,) = world.ask("tasks", count=1)["tasks"]
+    secret = facet.token
+    nobody = facet.at("")
+    assert nobody("login", facet.url, given=f"{secret}\n").code == 0
+    waiting = nobody.start("wait", task, "--timeout", "4")
+    time.sleep(1)
+
+    with open(f"/proc/{waiting.pid}/cmdline", "rb") as file:
+        command = file.read()
+
+    assert secret.encode() not in command
+    assert b"wait" in command
+    ran = nobody.ended(waiting)
+    assert secret not in ran.out + ran.err
+
+
+def test_logging_in_keeps_the_token_for_its_owner_only(facet: Facet, world: World) -> None:
+    nobody, config = facet.at(""), facet.home / "config" / "facet" / "config.json"
+    (facet.home / "token").write_text(world.tokens["reader"] + "\n")
+
+    first = nobody("login", facet.url, given=facet.token)
+    second = nobody(
+        "login", facet.url, "--token-file", str(facet.home / "token"), "--at", "reading", "--json"
+    )
+
+    assert (first.code, second.code) == (0, 0)
+    assert facet.token not in first.out + first.err
+    assert config.stat().st_mode & 0o777 == 0o600
+    assert config.parent.stat().st_mode & 0o777 == 0o700
+    assert nobody("whoami", "--json").json["profile"] == "reading"
+    assert nobody("whoami", "--json").json["token"]["scopes"] == ["read"]
+    mine = nobody("whoami", "--at", "default", "--json").json
+    assert mine["token"]["scopes"] == ["read", "draft", "submit", "manage"]
+    assert nobody("logout", "--at", "reading").code == 0
+    assert sorted(json.loads(config.read_text())["profiles"]) == ["default"]
+    config.chmod(0o644)
+    opened = nobody("whoami")
+    assert "could be read by others" in opened.err
+    assert config.stat().st_mode & 0o777 == 0o600
+    assert nobody("logout", "--revoke").code == 0
+    assert facet("whoami").code == 3
+
+
+@pytest.mark.parametrize(
+    ("url", "code"),
+    [("http://example.org", 2), ("ftp://example.org", 2), ("example.org", 2), ("http://127.0.0.1:9", 10)],
+)
+def test_a_token_is_never_sent_in_the_clear(facet: Facet, url: str, code: int) -> None:
+    assert facet.at("")("login", url, given="facet_abc\n").code == code
+
+
+def test_a_redirect_is_not_followed_with_the_token(facet: Facet, world: World) -> None:
+    heard: list[str | None] = []
+
+    class Elsewhere(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:  # noqa: N802  # a name of the standard library
+            heard.append(self.headers.get("Authorization"))
+            self.send_response(302)
+            self.send_header("Location", f"http://127.0.0.1:{self.server.server_address[1]}/other")
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Elsewhere) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        ran = Facet(facet.home, f"http://127.0.0.1:{server.server_port}", facet.token)("whoami")
+        server.shutdown()
+
+    assert ran.code == 2
+    assert "sends us to" in ran.err
+    assert len(heard) == 1
