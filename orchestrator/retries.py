@@ -2,7 +2,6 @@
 
 from datetime import datetime, timedelta
 
-
 DELAYS_S = (5, 30, 300, 1_800, 7_200, 18_000, 36_000, 50_400, 72_000, 86_400)
 """Pauses after the first, second … failed try; three days and a bit in all."""
 TRIES = len(DELAYS_S) + 1

@@ -54,8 +54,8 @@ def is_of_type(word: str, types: Sequence[str]) -> bool:
 def hears(wanted: Filter, event: EventShown, wish: Wish) -> bool:
     """Return whether a subscription is told of an event of its own user.
 
-    A task that names subscriptions in its continuation wakes those by the types it says (`on`), whatever their
-    own types; a task that says only `on` narrows what every subscription hears of it.
+    A task that names subscriptions in its continuation wakes those by the types it says (`on`), whatever
+    their own types; a task that says only `on` narrows what every subscription hears of it.
     """
     about = (event.subject, event.task, event.group, event.attempt, event.transfer, event.system)
     if wanted.subject and wanted.subject not in about:

@@ -110,9 +110,7 @@ def fan_out(subscription_id: int, *, now: datetime) -> bool:
 
 
 def heard_by(subscription: Subscription, *, limit: int) -> tuple[list[EventShown], int, bool]:
-    """Return the events after its cursor that a subscription hears, the cursor beyond all that was looked at,
-    and whether there are more.
-    """
+    """Return the next events that a subscription hears, the cursor beyond them, and if there are more."""
     head = selectors.head_cursor()
     rows = selectors.events(subscription.user).filter(position__seq__gt=subscription.cursor_seq)
     looked_at = list(rows.filter(position__seq__lte=head).order_by("position__seq")[:limit])
@@ -186,7 +184,8 @@ def _written(events: Sequence[EventShown]) -> list[tuple[EventShown, str]]:
     ]
 
 
-def _due(now: datetime) -> QuerySet[Delivery]:
+def due(now: datetime) -> QuerySet[Delivery]:
+    """Return the deliveries that may be sent now."""
     held = Q(subscription__due_at__gt=now)
     return Delivery.objects.filter(
         state=DeliveryState.PENDING.value,
@@ -197,14 +196,14 @@ def _due(now: datetime) -> QuerySet[Delivery]:
 
 def claim(*, now: datetime) -> list[Claim]:
     """Lease what is due: some of each subscription, those that wait longest first."""
-    oldest = _due(now).order_by().values("subscription").annotate(first=Min("next_at")).order_by("first")
+    oldest = due(now).order_by().values("subscription").annotate(first=Min("next_at")).order_by("first")
     found = [_claim_of(row["subscription"], now=now) for row in oldest[:RECEIVERS]]
     return [each for each in found if each.deliveries]
 
 
 @transaction.atomic
 def _claim_of(subscription_id: int, *, now: datetime) -> Claim:
-    rows = _due(now).filter(subscription_id=subscription_id).order_by("seq")
+    rows = due(now).filter(subscription_id=subscription_id).order_by("seq")
     taken = list(rows.select_for_update(of=("self",), skip_locked=True, no_key=True)[:AT_ONCE])
     until = now + LEASE
     Delivery.objects.filter(pk__in=[row.pk for row in taken]).update(next_at=until)
@@ -215,8 +214,8 @@ def _claim_of(subscription_id: int, *, now: datetime) -> Claim:
 def settle(given: Claim, outcomes: Sequence[Outcome], *, now: datetime) -> None:
     """Record what came of a claim; what was not tried is due again at once.
 
-    A delivery whose lease ran out meanwhile belongs to somebody else: what we know of it is kept, unless it is
-    delivered already.
+    A delivery whose lease ran out meanwhile belongs to somebody else: what we know of it is kept,
+    unless it is delivered already.
     """
     present = Subscription.objects.select_for_update(no_key=True).filter(pk=given.subscription.pk).first()
     if present is None:
@@ -229,20 +228,20 @@ def settle(given: Claim, outcomes: Sequence[Outcome], *, now: datetime) -> None:
     rows = {row.pk: row for row in leased.filter(pk__in=tried).select_for_update(no_key=True)}
     for outcome in outcomes:
         if outcome.delivery_id in rows:
-            _settle_one(rows[outcome.delivery_id], outcome)
+            _settle_one(rows[outcome.delivery_id], outcome, now=now)
     Delivery.objects.bulk_update(rows.values(), ["state", "attempts", "next_at", "tries", "delivered_at"])
     died = any(row.state == DeliveryState.DEAD.value for row in rows.values())
     _judge(present, outcomes, died=died, now=now)
 
 
-def _settle_one(row: Delivery, outcome: Outcome) -> None:
+def _settle_one(row: Delivery, outcome: Outcome, *, now: datetime) -> None:
     row.attempts += 1
     tried = {"at": outcome.at.isoformat(), "status": outcome.status, "error": outcome.error, "ms": outcome.ms}
     row.tries = [*row.tries, tried][-_TRIES_KEPT:]
     if not outcome.error:
         row.state, row.next_at, row.delivered_at = DeliveryState.DELIVERED.value, None, outcome.at
         return
-    following = next_try_at(row.attempts, now=outcome.at, chance=outcome.chance, asked_s=outcome.asked_s)
+    following = next_try_at(row.attempts, now=now, chance=outcome.chance, asked_s=outcome.asked_s)
     row.next_at = None if outcome.is_gone else following
     if row.next_at is None:
         row.state = DeliveryState.DEAD.value
@@ -263,8 +262,12 @@ def _judge(given: Subscription, outcomes: Sequence[Outcome], *, died: bool, now:
     changes["reason"] = last.error[:300]
     if last.is_gone or died:
         why = "the receiver says that it is gone (410)" if last.is_gone else "no try succeeded for days"
-        changes |= {"state": SubscriptionState.DISABLED.value, "reason": f"{why}: {last.error}"[:300]}
-    rows.update(**changes, updated_at=now)
+        changes |= {
+            "state": SubscriptionState.DISABLED.value,
+            "reason": f"{why}: {last.error}"[:300],
+            "updated_at": now,
+        }
+    rows.update(**changes)
 
 
 def prune(*, now: datetime) -> int:

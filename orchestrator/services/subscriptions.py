@@ -51,7 +51,11 @@ def known_subscriptions(user: AbstractBaseUser, handles: Sequence[str], *, point
         return
     known = set(subscriptions(user).values_list("handle", flat=True))
     problems = tuple(
-        (f"{pointer}/{number}", "unknown_subscription", f"No subscription {word[:80]!r}.{nearest(word, known)}")
+        (
+            f"{pointer}/{number}",
+            "unknown_subscription",
+            f"No subscription {word[:80]!r}.{nearest(word, known)}",
+        )
         for number, word in enumerate(handles)
         if word not in known
     )
@@ -106,7 +110,7 @@ def remove_subscription(row: Subscription) -> None:
 
 
 @transaction.atomic
-def acknowledge(row: Subscription, cursor: int, *, now: datetime) -> Subscription:
+def acknowledge(row: Subscription, cursor: int) -> Subscription:
     """Note that a reader has everything up to a cursor; it never goes back.
 
     Raises:
@@ -117,9 +121,7 @@ def acknowledge(row: Subscription, cursor: int, *, now: datetime) -> Subscriptio
     head = selectors.head_cursor()
     if cursor > head:
         raise Conflict(f"Cursor {cursor} is beyond the newest event, {head}.", head=head)
-    Subscription.objects.filter(pk=row.pk, acked_seq__lt=cursor).update(
-        acked_seq=cursor, cursor_seq=cursor, updated_at=now
-    )
+    Subscription.objects.filter(pk=row.pk, acked_seq__lt=cursor).update(acked_seq=cursor, cursor_seq=cursor)
     row.refresh_from_db()
     return row
 
@@ -148,6 +150,4 @@ def replay(
         Subscription.objects.filter(pk=row.pk, cursor_seq__gt=after).update(cursor_seq=after)
     if row.target == Target.CURSOR.value:
         Subscription.objects.filter(pk=row.pk, acked_seq__gt=after or 0).update(acked_seq=after or 0)
-    return rows.update(
-        state=DeliveryState.PENDING.value, attempts=0, next_at=now, delivered_at=None
-    )
+    return rows.update(state=DeliveryState.PENDING.value, attempts=0, next_at=now, delivered_at=None)
