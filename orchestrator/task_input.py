@@ -7,7 +7,9 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
+from federation.event_types import EVENT_TYPES
 from orchestrator.lifecycle import Cause
+from providers.reading import nearest
 from providers.types import Frozen
 
 _VARIABLE = re.compile(r"^[A-Za-z_][A-Za-z0-9_]*$")
@@ -68,8 +70,21 @@ class ReplacementInput(Frozen):
 class ContinuationInput(Frozen):
     """Which events should wake whom."""
 
-    on: tuple[str, ...] = ()
-    subscriptions: tuple[str, ...] = ()
+    on: tuple[str, ...] = Field(
+        (), max_length=60, description="Event types; `task.*` means all of tasks. Empty: as subscribed."
+    )
+    subscriptions: tuple[str, ...] = Field(
+        (), max_length=50, description="Subscriptions that are told of this task by `on`."
+    )
+
+    @field_validator("on")
+    @classmethod
+    def _are_event_types(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        known = {*EVENT_TYPES, *(f"{word.partition('.')[0]}.*" for word in EVENT_TYPES)}
+        for word in value:
+            if word not in known:
+                raise ValueError(f"no event type `{word[:60]}`" + nearest(word, known))
+        return value
 
 
 class FileInput(Frozen):

@@ -12,15 +12,18 @@ from federation.models import Connection, System
 from orchestrator import control
 from orchestrator.dispatch import dispatch as dispatch_attempt
 from orchestrator.doorbell import hang
-from orchestrator.services import groups, tasks
-from portal import heartbeat, idempotency
+from orchestrator.services import deliveries, groups, tasks
+from portal import digest, heartbeat, idempotency
 from portal.bells import RINGER
 from portal.celery import Every
+from portal.webhooks import deliver as webhooks
 
 RHYTHM = {
     "portal.control": Every(1),
     "portal.collect": Every(1),
     "portal.access": Every(60),
+    "portal.deliver": Every(1, "default"),
+    "portal.digest": Every(60, "default"),
     "portal.housekeeping": Every(600, "default"),
 }
 
@@ -101,6 +104,19 @@ def housekeeping() -> None:
     """Keep history within its bounds."""
     collector.prune(now=timezone.now())
     idempotency.prune(now=timezone.now())
+    deliveries.prune(now=timezone.now())
+
+
+@shared_task(name="portal.deliver")
+def deliver() -> None:
+    """Send the webhooks that are due."""
+    webhooks.deliver()
+
+
+@shared_task(name="portal.digest")
+def send_digests() -> None:
+    """Send the e-mails that are due."""
+    digest.send_due(now=timezone.now())
 
 
 def _bell(chore: Any, **options: Any) -> Callable[[int], None]:

@@ -143,6 +143,22 @@ class Env(BaseSettings):
     globus_first_poll_ms: int = Field(
         300, ge=1, description="pause before a task's state is first asked for; doubled each time"
     )
+    webhook_allow: Words = Field(
+        (),
+        description="webhook receivers allowed besides public HTTPS ones, comma-separated: host, host:port, "
+        "address or network (10.0.0.0/8)",
+    )
+    email_url: SecretStr | None = Field(
+        None,
+        description="smtp://USER:PASSWORD@HOST:PORT, smtp+tls:// (STARTTLS) or smtps://; unset: logged",
+    )
+    email_from: str = Field("Facet <facet@localhost>", description="whom e-mails come from")
+    llm_base_url: str = Field(
+        "", description="OpenAI-compatible endpoint that drafts envelopes (…/v1); empty: rules alone"
+    )
+    llm_model: str = Field("", description="name of the model at FACET_LLM_BASE_URL")
+    llm_api_key: SecretStr | None = Field(None, description="key for FACET_LLM_BASE_URL, where it wants one")
+    llm_timeout_s: float = Field(20, gt=0, le=40, description="how long one draft may take the model, s")
     control_workers: int = Field(2, ge=1, le=32, description="processes of the control queue under `run.py`")
     default_workers: int = Field(2, ge=1, le=64, description="processes of the default queue under `run.py`")
     engine: AbsolutePath | None = Field(
@@ -228,11 +244,16 @@ def _contradictions(env: Env) -> list[str]:
         sentences.append("FACET_SECRET_KEY: production needs one; give it or FACET_SECRET_KEY_FILE.")
     if bool(env.globus_client_id) != (env.globus_client_secret is not None):
         sentences.append("FACET_GLOBUS_CLIENT_ID and FACET_GLOBUS_CLIENT_SECRET: give both or neither.")
+    if env.llm_base_url and not env.llm_model:
+        sentences.append("FACET_LLM_MODEL: FACET_LLM_BASE_URL needs the name of a model.")
+    if env.llm_base_url and not env.llm_base_url.startswith(("http://", "https://")):
+        sentences.append("FACET_LLM_BASE_URL: must read http(s)://….")
     if env.profiles is not None and not env.profiles.is_dir():
         sentences.append(f"FACET_PROFILES: {env.profiles} is not a folder.")
     for field, schemes in (
         ("database_url", ("postgresql", "postgres")),
         ("redis_url", ("redis", "rediss", "unix")),
+        ("email_url", ("smtp", "smtp+tls", "smtps")),
     ):
         secret: SecretStr | None = getattr(env, field)
         if secret is not None and secret.get_secret_value().partition("://")[0] not in schemes:

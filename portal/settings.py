@@ -199,6 +199,22 @@ GLOBUS_CLIENT_ID, GLOBUS_CLIENT_SECRET = ENV.globus_client_id, ENV.globus_client
 GLOBUS_SIGN_UP = ENV.globus_sign_up
 GLOBUS_AUTH_URL, GLOBUS_COMPUTE_URL = ENV.globus_auth_url.rstrip("/"), ENV.globus_compute_url.rstrip("/")
 GLOBUS_REQUESTS_PER_10S, GLOBUS_FIRST_POLL_MS = ENV.globus_requests_per_10s, ENV.globus_first_poll_ms
+# Telling people and programs.
+WEBHOOK_ALLOW = ENV.webhook_allow
+_MAIL = urlsplit(ENV.email_url.get_secret_value() if ENV.email_url else "")
+EMAIL_BACKEND = f"django.core.mail.backends.{'smtp' if _MAIL.scheme else 'console'}.EmailBackend"
+EMAIL_HOST, EMAIL_PORT = (
+    _MAIL.hostname or "localhost",
+    _MAIL.port or (465 if _MAIL.scheme == "smtps" else 587),
+)
+EMAIL_HOST_USER, EMAIL_HOST_PASSWORD = unquote(_MAIL.username or ""), unquote(_MAIL.password or "")
+EMAIL_USE_TLS, EMAIL_USE_SSL = _MAIL.scheme == "smtp+tls", _MAIL.scheme == "smtps"
+EMAIL_TIMEOUT = 10
+DEFAULT_FROM_EMAIL = ENV.email_from
+
+# The model that drafts; see portal.drafting.
+LLM_BASE_URL, LLM_MODEL, LLM_TIMEOUT_S = ENV.llm_base_url, ENV.llm_model, ENV.llm_timeout_s
+LLM_API_KEY = ENV.llm_api_key
 
 RATE_PER_MINUTE, RATE_BURST = ENV.rate_per_minute, ENV.rate_burst
 

@@ -24,6 +24,7 @@ from orchestrator.services.envelopes import Understood, keep_envelope, understan
 from orchestrator.services.moves import attempt_event, move_task, task_event
 from orchestrator.services.placing import LOOK_AGAIN_AFTER, Placed, decide, place_task
 from orchestrator.services.replacement import reconsider
+from orchestrator.services.subscriptions import known_subscriptions
 from orchestrator.task_input import TaskInput, stored
 from providers.errors import Conflict, InvalidInput, NotFound
 from providers.reading import nearest, read
@@ -65,6 +66,7 @@ def submit_task(
     """
     wanted = read_task(given)
     known_systems(wanted.envelope)
+    known_subscriptions(user, wanted.continuation.subscriptions, pointer="/continuation/subscriptions")
     understood = understand(wanted, user_id=user.pk)
     try:
         with transaction.atomic():

@@ -6,10 +6,11 @@ from typing import Any
 from pydantic import BaseModel, Field, TypeAdapter
 
 from orchestrator.shown import Timeline
-from portal import tokens
+from portal import subscriptions, tokens
 from portal.api.paging import MAX_LIMIT
 from portal.api.resources import RESOURCES, Resource
 from portal.api.schemas import Json, Schemas
+from portal.api.subscriptions import VERBS
 from portal.api.views import CREATED_BY
 from portal.skills.every import SKILLS
 from portal.skills.registry import Scope, Skill
@@ -88,6 +89,7 @@ def document() -> Json:
         _describe_resource(paths, schemas, resource)
     _describe_task_routes(paths, schemas)
     _describe_tokens(paths, schemas)
+    _describe_subscriptions(paths, schemas)
     paths["/api/v1/events/stream"] = {"get": _stream()}
     return {
         "openapi": "3.1.0",
@@ -98,6 +100,7 @@ def document() -> Json:
             {"name": "skills", "description": "What agents and people do."},
             {"name": "reads", "description": "What there is."},
             {"name": "tokens", "description": "API tokens."},
+            {"name": "subscriptions", "description": "Who is told of what happens."},
         ],
         "paths": dict(sorted(paths.items())),
         "components": {
@@ -276,7 +279,7 @@ def _describe_resource(paths: dict[str, Json], schemas: Schemas, resource: Resou
     }
     headers = {"ETag": {"$ref": "#/components/headers/ETag"}}
     one = {
-        "operationId": f"show_{resource.name.removesuffix('s')}",
+        "operationId": f"show_{resource.singular}",
         "tags": ["reads"],
         "summary": f"One of: {resource.summary}",
         "parameters": [_path(), {"name": "If-None-Match", "in": "header", "schema": {"type": "string"}}],
@@ -349,6 +352,61 @@ def _describe_tokens(paths: dict[str, Json], schemas: Schemas) -> None:
     }
     paths["/api/v1/tokens/{handle}"]["delete"] = {"operationId": "delete_token", **revoke}
     paths["/api/v1/tokens/{handle}/revoke"] = {"post": {"operationId": "revoke_token", **revoke}}
+
+
+def _describe_subscriptions(paths: dict[str, Json], schemas: _Schemas) -> None:
+    shown = _content(schemas.of(subscriptions.SubscriptionShown))
+    with_secret = _content(schemas.of(subscriptions.SubscriptionMade))
+    match = {"name": "If-Match", "in": "header", "schema": {"type": "string"}}
+
+    def operation(name: str, summary: str, given: type[BaseModel], good: Json, *statuses: int) -> Json:
+        reference = schemas.add(given.model_json_schema(), given.__name__)
+        return {
+            "operationId": name,
+            "tags": ["subscriptions"],
+            "summary": summary,
+            "requestBody": {"required": True, **_content(reference)},
+            "responses": {**good, **_problems(*_WITH_BODY, *statuses)},
+        }
+
+    made = {"description": "The subscription; a webhook's secret this once.", **with_secret}
+    paths["/api/v1/subscriptions"]["post"] = {
+        **operation(
+            "create_subscription",
+            "Have a webhook, an e-mail digest or a cursor told of your events. Scope: `submit` or `manage`.",
+            subscriptions.SubscriptionInput,
+            {"201": {**made, "headers": _created_headers()}},
+        ),
+        "parameters": _shared("IdempotencyKey"),
+    }
+    one = paths["/api/v1/subscriptions/{handle}"]
+    changed = {"200": {"description": "The subscription as it is now.", **shown}}
+    one["patch"] = {
+        **operation(
+            "edit_subscription",
+            "Change, pause or go on. Scope: `submit` or `manage`.",
+            subscriptions.SubscriptionEdit,
+            changed,
+            404,
+            412,
+        ),
+        "parameters": [_path(), match],
+    }
+    one["delete"] = {
+        "operationId": "delete_subscription",
+        "tags": ["subscriptions"],
+        "summary": "Remove it with its delivery log. Scope: `submit` or `manage`.",
+        "parameters": [_path(), match],
+        "responses": {"204": {"description": "It is gone."}, **_problems(404, 412)},
+    }
+    for verb, kind in VERBS.items():
+        answer = {"description": "The answer.", **_content(schemas.of(kind.answer))}
+        paths[f"/api/v1/subscriptions/{{handle}}/{verb}"] = {
+            "post": {
+                **operation(f"{verb}_subscription", kind.summary, kind.given, {"200": answer}, 404, 410),
+                "parameters": [_path(), *_shared("IdempotencyKey")],
+            }
+        }
 
 
 def _stream() -> Json:

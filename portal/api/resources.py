@@ -16,7 +16,9 @@ from federation.types import Health
 from orchestrator import selectors as orchestrator
 from orchestrator import shown
 from orchestrator.lifecycle import AttemptState, GroupState, TaskState, TransferState
-from portal import tokens
+from orchestrator.models import DeliveryState, SubscriptionState
+from orchestrator.services import subscriptions as subscribed
+from portal import subscriptions, tokens
 from portal.api.paging import MAX_LIMIT, Page, bad_parameter, filters, newest_first, whole_number, words
 from portal.skills.events import check_cursor, check_types
 from providers.errors import NotFound
@@ -68,9 +70,14 @@ class Resource:
             raise self.missing(handle)
         return self.show(row, now)
 
+    @property
+    def singular(self) -> str:
+        """Return the word for one of them."""
+        return self.name[:-3] + "y" if self.name.endswith("ies") else self.name.removesuffix("s")
+
     def missing(self, handle: str) -> NotFound:
         """Return the refusal of an unknown handle."""
-        return NotFound(f"No {self.name.removesuffix('s')} {handle[:80]!r}.")
+        return NotFound(f"No {self.singular} {handle[:80]!r}.")
 
     def check_state(self, query: QueryDict) -> None:
         """Refuse a state that these objects never have."""
@@ -270,6 +277,30 @@ RESOURCES: dict[str, Resource] = {
                 "attempt": "attempt_handle",
                 "kind": "kind",
             },
+        ),
+        Resource(
+            "subscriptions",
+            "Who is told of your events, and how far that is.",
+            subscriptions.SubscriptionShown,
+            subscribed.subscriptions,
+            lambda row, now: subscriptions.watch(row, now=now),
+            filters={"target": "target", "state": "state", "name": "name", "subject": "subject"},
+            states=_states(SubscriptionState),
+            show_in_list=lambda row, _now: subscriptions.show(row),
+        ),
+        Resource(
+            "deliveries",
+            "The delivery log of your webhooks.",
+            subscriptions.DeliveryShown,
+            subscribed.deliveries,
+            lambda row, _now: subscriptions.show_delivery(row),
+            filters={
+                "subscription": "subscription__handle",
+                "state": "state",
+                "event": "event",
+                "type": "event_type",
+            },
+            states=_states(DeliveryState),
         ),
         Resource(
             "tokens",

@@ -8,6 +8,7 @@ from django.urls import URLPattern, re_path
 from portal.api import docs
 from portal.api.resources import RESOURCES
 from portal.api.stream import EventStream
+from portal.api.subscriptions import VERBS, OneSubscription, SubscriptionList, SubscriptionVerb
 from portal.api.views import (
     CREATED_BY,
     CreatingList,
@@ -34,7 +35,7 @@ def _route(path: str, view: Callable[..., Any], name: str) -> URLPattern:
 def _reads() -> list[URLPattern]:
     found = []
     for name in RESOURCES:
-        if name == "tokens":
+        if name in ("tokens", "subscriptions"):
             continue
         listing = CreatingList if name in CREATED_BY else ResourceList
         found += [
@@ -52,6 +53,12 @@ urlpatterns = [
     _route("tokens", TokenList.as_view(), "token-list"),
     _route(f"tokens/{_HANDLE}", OneToken.as_view(), "token-show"),
     _route(f"tokens/{_HANDLE}/revoke", RevokeToken.as_view(), "token-revoke"),
+    _route("subscriptions", SubscriptionList.as_view(), "subscription-list"),
+    _route(f"subscriptions/{_HANDLE}", OneSubscription.as_view(), "subscription-show"),
+    *(
+        _route(f"subscriptions/{_HANDLE}/{verb}", SubscriptionVerb.as_view(verb=verb), f"subscription-{verb}")
+        for verb in VERBS
+    ),
     _route(f"tasks/{_HANDLE}/timeline", TaskTimeline.as_view(), "task-timeline"),
     _route(f"tasks/{_HANDLE}/cancel", TaskVerb.as_view(verb="cancel"), "task-cancel"),
     _route(f"tasks/{_HANDLE}/replan", TaskVerb.as_view(verb="replan"), "task-replan"),

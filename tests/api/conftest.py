@@ -52,6 +52,16 @@ class Api:
             )
         )
 
+    def patch(self, path: str, body: object, **headers: str) -> Any:
+        return self._checked(
+            self.client.patch(
+                f"/api/v1/{path}",
+                json.dumps(body),
+                content_type="application/json",
+                headers=self._headers(headers),
+            )
+        )
+
     def delete(self, path: str, **headers: str) -> Any:
         return self._checked(self.client.delete(f"/api/v1/{path}", headers=self._headers(headers)))
 
