@@ -1,0 +1,74 @@
+"""The whole simulated federation: every partition of every system, made from one seed and moved together."""
+
+from collections.abc import Mapping
+from random import Random
+
+from benchmarks.simulator.cluster import PartitionWorld, Policy
+from benchmarks.simulator.shapes import SYSTEMS, SystemShape
+from benchmarks.simulator.view import records_of
+from benchmarks.simulator.workload import Job, jobs_of, outages_of
+from federation.types import ResourceRecord
+
+Place = tuple[str, str]
+"""System and partition."""
+Shares = Mapping[tuple[str, str], tuple[float, ...]]
+NEWEST = 2000
+"""Finished jobs of a partition that are looked at."""
+OF_PARTITION = 200
+OF_USER = 30
+
+
+class Federation:
+    """Several systems at one instant. Two of the same seed and shapes live through the same days."""
+
+    def __init__(
+        self,
+        *,
+        seed: int,
+        days: float,
+        systems: tuple[SystemShape, ...] = SYSTEMS,
+        policy: Policy | None = None,
+    ) -> None:
+        """Make the load of so many days; nothing has been submitted yet."""
+        self.systems, self.now_s = systems, 0
+        self.worlds: dict[Place, PartitionWorld] = {}
+        for system in systems:
+            for part in system.partitions:
+                random = Random(f"{seed}/{system.name}/{part.name}")
+                jobs = jobs_of(part, days=days, random=random)
+                outages = outages_of(part, days=days, random=random)
+                self.worlds[system.name, part.name] = PartitionWorld(part, jobs, outages, policy)
+
+    def run_until(self, at_s: int) -> None:
+        """Let time pass everywhere."""
+        for world in self.worlds.values():
+            world.run_until(at_s)
+        self.now_s = at_s
+
+    def records(self, *, priorities: Mapping[Place, int] | None = None) -> tuple[ResourceRecord, ...]:
+        """Return our records of every system now; `priorities`: our own where the sites tell."""
+        known = priorities or {}
+        found: list[ResourceRecord] = []
+        for system in self.systems:
+            found += records_of(
+                system,
+                {part.name: self.worlds[system.name, part.name] for part in system.partitions},
+                now_s=self.now_s,
+                priorities={name: value for (owner, name), value in known.items() if owner == system.name},
+            )
+        return tuple(found)
+
+    def wait(self, place: Place, job: Job, *, horizon_s: int) -> int | None:
+        """Return how long a job submitted there now would wait, in a copy; None = longer than the horizon."""
+        return self.worlds[place].probe(job, horizon_s=horizon_s)
+
+    def history(self) -> tuple[Shares, Shares]:
+        """Return the shares of their limits that finished jobs used: by system and user, by partition."""
+        by_user: dict[tuple[str, str], list[float]] = {}
+        by_partition: dict[Place, tuple[float, ...]] = {}
+        for (system, partition), world in self.worlds.items():
+            newest = world.ended[-NEWEST:]
+            by_partition[system, partition] = tuple(each.limit_share for each in newest[-OF_PARTITION:])
+            for each in newest:
+                by_user.setdefault((system, each.user), []).append(each.limit_share)
+        return {key: tuple(shares[-OF_USER:]) for key, shares in by_user.items()}, by_partition
