@@ -191,7 +191,7 @@ def main() -> int:
 
 
 def report(demo: Demo, count: int, handles: list[str], tasks: dict[str, Any], took_s: float) -> int:
-    attempts = {}
+    attempts: dict[str, Any] = {}
     cursor = ""
     while True:
         page = demo.call("GET", f"/attempts?limit=200{cursor}")

@@ -354,7 +354,7 @@ def _describe_tokens(paths: dict[str, Json], schemas: Schemas) -> None:
     paths["/api/v1/tokens/{handle}/revoke"] = {"post": {"operationId": "revoke_token", **revoke}}
 
 
-def _describe_subscriptions(paths: dict[str, Json], schemas: _Schemas) -> None:
+def _describe_subscriptions(paths: dict[str, Json], schemas: Schemas) -> None:
     shown = _content(schemas.of(subscriptions.SubscriptionShown))
     with_secret = _content(schemas.of(subscriptions.SubscriptionMade))
     match = {"name": "If-Match", "in": "header", "schema": {"type": "string"}}

@@ -20,8 +20,6 @@ from portal.skills.registry import Scope
 from portal.tokens import issue_token
 from tests.state.conftest import (
     Sites,
-    _fresh_caches,
-    _no_bells,
     alice,
     bob,
     now,
@@ -29,7 +27,7 @@ from tests.state.conftest import (
     until,
 )
 
-__all__ = ["_fresh_caches", "_no_bells", "alice", "bob", "now", "sites", "until"]
+__all__ = ["_by_hand", "alice", "bob", "now", "sites", "until"]
 
 ALL = ("read", "draft", "submit", "manage")
 

@@ -169,7 +169,7 @@ def test_a_redirect_is_not_followed_with_the_token(facet: Facet, world: World) -
     heard: list[str | None] = []
 
     class Elsewhere(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:  # noqa: N802  # a name of the standard library
+        def do_GET(self) -> None:  # a name of the standard library
             heard.append(self.headers.get("Authorization"))
             self.send_response(302)
             self.send_header("Location", f"http://127.0.0.1:{self.server.server_address[1]}/other")

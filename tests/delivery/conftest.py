@@ -16,8 +16,6 @@ from pytest_django import Settings
 from federation.ledger import Happening, record
 from tests.api.conftest import Api, _fresh_rates, _no_listener_left, api, caller, delta
 from tests.state.conftest import (
-    _fresh_caches,
-    _no_bells,
     alice,
     bob,
     now,
@@ -26,9 +24,8 @@ from tests.state.conftest import (
 )
 
 __all__ = [
-    "_fresh_caches",
+    "_by_hand",
     "_fresh_rates",
-    "_no_bells",
     "_no_listener_left",
     "alice",
     "api",

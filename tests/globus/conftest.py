@@ -27,7 +27,7 @@ from providers.sandbox.globus.spec import (
     identity,
 )
 from providers.types import Batch, Exec
-from tests.state.conftest import _fresh_caches, _no_bells, sites, until  # noqa: F401  # fixtures of jobs
+from tests.state.conftest import _by_hand, sites, until  # noqa: F401  # fixtures of jobs
 
 CLIENT = "6d0f3a3c-53f4-4a0c-9c39-0c6a4f8d3d11"
 CLIENT_SECRET = "planted-application-secret"

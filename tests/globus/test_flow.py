@@ -60,7 +60,9 @@ def test_connecting_stores_a_sealed_grant_and_the_identity(
     scopes = set(GlobusToken.objects.filter(user=alice).values_list("resource_server", "scope"))
     assert scopes == {("auth.globus.org", "openid profile email"), ("funcx_service", COMPUTE_SCOPE)}
     secret = access_token(connection)
-    assert set_up.state.token(secret, kind="access")["sub"] == ALICE
+    row = set_up.state.token(secret, kind="access")
+    assert row is not None
+    assert row["sub"] == ALICE
     page = browser.get("/connections/").content.decode()
     assert "alice@example.org" in page
     assert secret not in page

@@ -5,6 +5,7 @@ import logging
 import sys
 import time
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -31,7 +32,8 @@ from providers.sandbox.globus.server import StandIn
 from providers.sandbox.globus.spec import Endpoint, EndpointState, Fault
 from tests.globus.conftest import ALICE, BOB, CLIENT_SECRET, DELTA, consent
 from tests.globus.test_tokens import grant
-from tests.state.conftest import Sites, step
+from tests.state.conftest import Sites
+from tests.stepping import step
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -104,7 +106,7 @@ def test_access_lost_while_a_job_runs_loses_no_job_and_tells_once(
     until: Callable[..., Task],
     monkeypatch: Any,
 ) -> None:
-    monkeypatch.setattr("orchestrator.observation.UNSEEN_AFTER", timezone.timedelta(seconds=0))
+    monkeypatch.setattr("orchestrator.observation.UNSEEN_AFTER", timedelta(seconds=0))
     task = until(_submit(alice, seconds=4), TaskState.RUNNING)
     set_up.state.expire()
     set_up.state.expire(kind="refresh")
@@ -138,7 +140,7 @@ def test_access_lost_at_the_moment_of_dispatch_submits_once_after_the_sign_in(
     until: Callable[..., Task],
     monkeypatch: Any,
 ) -> None:
-    monkeypatch.setattr("orchestrator.dispatch._MARGIN", timezone.timedelta(seconds=-60))
+    monkeypatch.setattr("orchestrator.dispatch._MARGIN", timedelta(seconds=-60))
     task = _submit(alice)
     GlobusToken.objects.all().delete()
 
@@ -164,7 +166,7 @@ def test_an_answer_lost_after_the_site_took_the_job_submits_nothing_twice(
     until: Callable[..., Task],
     monkeypatch: Any,
 ) -> None:
-    monkeypatch.setattr("orchestrator.dispatch._MARGIN", timezone.timedelta(seconds=-60))
+    monkeypatch.setattr("orchestrator.dispatch._MARGIN", timedelta(seconds=-60))
     task = _submit(alice, seconds=2)
     set_up.state.arm(Fault(path=f"/v3/endpoints/{DELTA}/submit", status=502, after=True))
 

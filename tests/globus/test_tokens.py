@@ -52,7 +52,9 @@ def test_a_token_is_renewed_before_it_expires_and_the_new_one_kept(
 
     assert second != first
     assert access_token(connection) == second
-    assert set_up.state.token(second, kind="access")["sub"] == ALICE
+    row = set_up.state.token(second, kind="access")
+    assert row is not None
+    assert row["sub"] == ALICE
 
 
 def test_a_refresh_token_that_rotates_is_replaced(set_up: StandIn, connection: Connection) -> None:

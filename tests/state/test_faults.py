@@ -96,7 +96,7 @@ def test_a_worker_killed_before_the_call_submits_once_the_site_denied_the_key(
     with monkeypatch.context() as killed:
         killed.setattr(orchestrator.dispatch, "_ask", _killed)
         with pytest.raises(KeyboardInterrupt):
-            dispatch(task.attempt_id, now=timezone.now())
+            dispatch(task.attempts.get().pk, now=timezone.now())
     attempt = task.attempts.get()
     assert attempt.state == AttemptState.DISPATCHING
 
@@ -115,7 +115,7 @@ def test_a_worker_killed_after_the_call_finds_its_job_again(
     with monkeypatch.context() as killed:
         killed.setattr(orchestrator.dispatch, "_apply", _killed)
         with pytest.raises(KeyboardInterrupt):
-            dispatch(task.attempt_id, now=timezone.now())
+            dispatch(task.attempts.get().pk, now=timezone.now())
 
     _pass_deadline(delta, task.attempts.get())
     until(task)
@@ -142,8 +142,8 @@ def test_two_dispatchers_of_one_attempt_make_one_job(
 ) -> None:
     task = submit(alice)
 
-    first = dispatch(task.attempt_id, now=timezone.now())
-    second = dispatch(task.attempt_id, now=timezone.now())
+    first = dispatch(task.attempts.get().pk, now=timezone.now())
+    second = dispatch(task.attempts.get().pk, now=timezone.now())
 
     assert first is not None
     assert second is None
@@ -198,7 +198,7 @@ def test_cancelling_before_dispatch_ends_at_once(delta: System, alice: User) -> 
 def test_a_job_cancelled_at_the_site_says_so(sites: Sites, delta: System, alice: User, until: Until) -> None:
     task = until(submit(alice, "sleep 100"), TaskState.RUNNING)
 
-    sites.run("delta", "scancel", task.attempt.job_id)
+    sites.run("delta", "scancel", task.attempts.get().job_id)
     until(task)
 
     assert (task.state, task.cause) == (TaskState.CANCELLED, "cancelled_by_site")
