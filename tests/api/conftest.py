@@ -20,6 +20,7 @@ from portal.skills.registry import Scope
 from portal.tokens import issue_token
 from tests.state.conftest import (
     Sites,
+    _by_hand,
     alice,
     bob,
     now,

@@ -16,6 +16,7 @@ from pytest_django import Settings
 from federation.ledger import Happening, record
 from tests.api.conftest import Api, _fresh_rates, _no_listener_left, api, caller, delta
 from tests.state.conftest import (
+    _by_hand,
     alice,
     bob,
     now,
