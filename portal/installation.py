@@ -105,7 +105,15 @@ class Installation:
             program.make_stop(deadline - time.monotonic())
         self.engine.stop_servers()
         stop_marked(self.env.data_dir)
+        if self.demo:
+            self._stop_demo_jobs()
         self.engine.stop()
+
+    def _stop_demo_jobs(self) -> None:
+        """End the jobs of the demo's own sites: nothing stays behind. They are requeued next time."""
+        for place in ("sandbox", "machine"):
+            left = processes.at_home_in(self.env.data_dir / place)
+            processes.stop(left, ((signal.SIGTERM, 1.0), (signal.SIGKILL, 3.0)))
 
     def _watch_engine(self, now: float) -> None:
         dead = [server.name for server in self.engine.servers if not server.is_running()]

@@ -58,6 +58,21 @@ def marked(variable: str, content: str) -> list[int]:
     return found
 
 
+def at_home_in(folder: Path) -> list[int]:
+    """Return the processes whose HOME lies in `folder`, or whose command names something in it."""
+    prefix = f"{folder}{os.sep}"
+    mine = {os.getpid(), *(parent.pid for parent in psutil.Process().parents())}
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(*_GONE):
+            if process.pid in mine or process.status() == psutil.STATUS_ZOMBIE:
+                continue
+            at_home = process.environ().get("HOME", "").startswith(prefix)
+            if at_home or any(word.startswith(prefix) for word in process.cmdline()):
+                found.append(process.pid)
+    return found
+
+
 def stop(pids: Iterable[int], ladder: Iterable[tuple[signal.Signals, float]]) -> bool:
     """Signal processes up a ladder of (signal, seconds to wait) until none runs; return whether none does."""
     left = [pid for pid in pids if is_running(pid)]
