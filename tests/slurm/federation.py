@@ -156,8 +156,8 @@ class Federation:
         return sorted(rows, key=lambda row: (int(row.job_id), row.submit_at or _NEVER))
 
     def names(self, cluster: Cluster) -> list[str]:
-        """Return the names of all jobs in a cluster's queue, ended ones it remembers included."""
-        return cluster.ask("squeue", "-ah", "-t", "all", "-o", "%j").splitlines()
+        """Return the names of all jobs that wait or run at a cluster."""
+        return cluster.ask("squeue", "-ah", "-o", "%j").splitlines()
 
 
 def _accounted(cluster: Cluster, *selection: str) -> set[Accounted]:
@@ -202,7 +202,10 @@ def told(task: Task) -> list[str]:
 
 def snapshot(system: System) -> Snapshot:
     """Return the newest good snapshot of a system."""
-    return Snapshot.objects.get(system=system, pk=System.objects.values("snapshot_id").filter(pk=system.pk))
+    found = System.objects.select_related("snapshot").get(pk=system.pk).snapshot
+    if found is None:
+        raise LookupError(f"{system} was never seen")
+    return found
 
 
 def last_event(task: Task, type_: str) -> Event:
