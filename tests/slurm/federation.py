@@ -17,6 +17,7 @@ from federation import collector
 from federation.models import Event, Snapshot, System
 from federation.profile import ProfileDocument
 from federation.services import allocate, connect, store_profile
+from orchestrator import control
 from orchestrator.dispatch import dispatch
 from orchestrator.models import Attempt, Task
 from orchestrator.services import tasks
@@ -211,6 +212,22 @@ def snapshot(system: System) -> Snapshot:
 def last_event(task: Task, type_: str) -> Event:
     """Return the newest event of a type."""
     return Event.objects.filter(task=task.handle, type=type_).order_by("-id")[0]
+
+
+def look_now(system: System) -> None:
+    """Run one control cycle of a system in which every attempt is due."""
+    Attempt.objects.update(due_at=timezone.now())
+    control.control_system(system.pk, now=timezone.now())
+
+
+def health(system: System) -> str:
+    """Return the health of a system as it is kept now."""
+    return System.objects.get(pk=system.pk).health
+
+
+def only_attempt(task: Task) -> Attempt:
+    """Return the one attempt of a task, read anew."""
+    return task.attempts.get()
 
 
 def side_by_side(*work: Callable[[], Any]) -> list[Any]:
