@@ -49,6 +49,8 @@ def access_token(connection: Connection, *, refused: str | None = None) -> str:
         NotAuthorized: a sign-in is needed; the user's connections are marked so, once.
         SiteUnreachable: Globus Auth gives no answer now.
     """
+    if connection.state == "needs_sign_in":  # asking again before the user acted would only be refused again
+        raise needs_sign_in(connection, connection.state_reason)
     user_id: int | None = None if is_service(connection) else connection.user_id
     row = _row(user_id)
     if row is None and user_id is None:
