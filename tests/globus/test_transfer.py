@@ -117,9 +117,7 @@ def test_a_submission_asked_for_twice_is_one_move(globus: StandIn, mover: Globus
     assert len(globus.state.every("move")) == 1
 
 
-def test_an_answer_lost_after_the_submission_costs_nothing(
-    globus: StandIn, mover: GlobusTransferMover
-) -> None:
+def test_an_answer_lost_after_submission_costs_nothing(globus: StandIn, mover: GlobusTransferMover) -> None:
     submission = mover.new_submission_id()
     globus.state.arm(Fault(path=SUBMIT, is_cut=True, after=True))
 
@@ -141,7 +139,7 @@ def test_a_file_damaged_on_its_way_is_sent_again(
     assert (places[1] / "out" / "x.bin").read_bytes() == (places[0] / "in" / "x.bin").read_bytes()
 
 
-def test_a_missing_source_says_so_while_it_is_tried_and_fails_at_the_deadline(
+def test_a_missing_source_is_told_while_it_is_tried_and_ends_at_the_deadline(
     mover: GlobusTransferMover,
 ) -> None:
     deadline = datetime.now(UTC) + timedelta(seconds=2)
@@ -157,7 +155,7 @@ def test_a_missing_source_says_so_while_it_is_tried_and_fails_at_the_deadline(
     assert (ended.state, ended.reason) == (MoveState.FAILED, trying.reason)
 
 
-def test_a_full_disk_ends_the_move_in_the_collections_words(
+def test_a_full_disk_ends_the_move_in_the_collections_own_words(
     globus: StandIn, mover: GlobusTransferMover
 ) -> None:
     globus.state.arm_move(MoveFault.QUOTA)
@@ -177,7 +175,7 @@ def test_a_cancelled_move_is_cancelled_not_failed(mover: GlobusTransferMover) ->
     mover.cancel(move_id)
 
 
-def test_a_missing_consent_is_an_action_and_names_the_scope(
+def test_a_missing_consent_is_an_action_that_names_the_scope(
     globus: StandIn, mover: GlobusTransferMover
 ) -> None:
     known = globus.state.get("collection", B)
