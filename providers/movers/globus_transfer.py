@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol, TypeVar
 
-from globus_sdk import AccessTokenAuthorizer, GlobusAPIError, TransferClient, TransferData
+from globus_sdk import MISSING, AccessTokenAuthorizer, GlobusAPIError, TransferClient, TransferData
 from globus_sdk.exc import GlobusError
 from globus_sdk.transport import RequestsTransport, RetryConfig
 
@@ -63,7 +63,7 @@ class GlobusTransferMover:
             notify_on_succeeded=False,
             notify_on_failed=False,
             notify_on_inactive=False,
-            **({"deadline": move.deadline} if move.deadline else {}),
+            deadline=move.deadline or MISSING,
         )
         for item in move.items:
             body.add_item(item.source, item.destination, recursive=item.is_folder)
