@@ -137,6 +137,7 @@ class Env(BaseSettings):
     )
     globus_auth_url: str = Field("", description="Globus Auth; unset: the hosted service")
     globus_compute_url: str = Field("", description="Globus Compute; unset: the hosted service")
+    globus_transfer_url: str = Field("", description="Globus Transfer; unset: the hosted service")
     globus_requests_per_10s: int = Field(
         18, ge=1, description="requests to Globus Compute per user in 10 s; the hosted service takes 20"
     )

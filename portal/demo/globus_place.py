@@ -72,6 +72,7 @@ def variables(data_dir: Path) -> dict[str, str]:
         "FACET_GLOBUS_CLIENT_SECRET_FILE": str(folder(data_dir) / _SECRET_FILE),
         "FACET_GLOBUS_AUTH_URL": url,
         "FACET_GLOBUS_COMPUTE_URL": url,
+        "FACET_GLOBUS_TRANSFER_URL": url,
         "FACET_GLOBUS_REQUESTS_PER_10S": "1000",
         "FACET_GLOBUS_FIRST_POLL_MS": "20",
     }

@@ -10,7 +10,9 @@ OPENID = ("openid", "profile", "email")
 COMPUTE_SCOPE = "https://auth.globus.org/scopes/facd7ccc-c5f4-42aa-916b-a0e270e2c2a9/all"
 COMPUTE_SERVER = "funcx_service"
 """The resource server of COMPUTE_SCOPE, as token answers spell it."""
-CONNECT = (*OPENID, COMPUTE_SCOPE)
+TRANSFER_SCOPE = "urn:globus:auth:scope:transfer.api.globus.org:all"
+TRANSFER_SERVER = "transfer.api.globus.org"
+CONNECT = (*OPENID, COMPUTE_SCOPE, TRANSFER_SCOPE)
 """What a connection is asked for, all of it or nothing."""
 _ANSWER_S = 10.0
 
@@ -50,6 +52,11 @@ def auth_client() -> ConfidentialAppAuthClient:
 def redirect_uri() -> str:
     """Return where Globus sends people back to; it must be registered with the application."""
     return f"{settings.PUBLIC_URL}/connections/globus/callback/"
+
+
+def transfer_url() -> str | None:
+    """Return where Globus Transfer is; None = the hosted service."""
+    return settings.GLOBUS_TRANSFER_URL or None
 
 
 def compute_url() -> str | None:

@@ -65,12 +65,7 @@ def needs_sign_in(
 ) -> NotAuthorized:
     """Mark what depends on this access and return the error that says so; the event comes once."""
     _mark(connection, reason, parameters or {}, now=timezone.now())
-    return NotAuthorized(
-        f"{reason} Sign in with Globus again to go on; running jobs are not affected.",
-        remediation=f"Open {CONNECT_PATH}.",
-        connection=connection.handle,
-        sign_in=CONNECT_PATH,
-    )
+    return asked_to_sign_in(reason, connection=connection.handle)
 
 
 @transaction.atomic
@@ -82,13 +77,34 @@ def _mark(connection: Connection, reason: str, parameters: Mapping[str, Any], *,
     alone = is_service(connection)  # the application's access is another's on each endpoint
     rows = [row for row in locked if row.pk == connection.pk or not (alone or is_service(row))]
     if parameters:
-        GlobusIdentity.objects.filter(user_id=connection.user_id).update(wanted=dict(parameters))
+        want(connection.user_id, parameters)
     if not rows:
         return
     Connection.objects.filter(pk__in=[row.pk for row in rows]).update(
         state="needs_sign_in", state_reason=reason[:300]
     )
     record([_event(rows, reason)], now=now)
+
+
+@transaction.atomic
+def want(user_id: int, parameters: Mapping[str, Any]) -> None:
+    """Remember what the next sign-in has to bring; consents add up."""
+    kept = GlobusIdentity.objects.select_for_update().filter(user_id=user_id).first()
+    if kept is None:
+        return
+    consents = {*kept.wanted.get("required_scopes", []), *parameters.get("required_scopes", [])}
+    kept.wanted = {**kept.wanted, **parameters} | ({"required_scopes": sorted(consents)} if consents else {})
+    kept.save(update_fields=["wanted"])
+
+
+def asked_to_sign_in(reason: str, **facts: object) -> NotAuthorized:
+    """Return the error that sends a person to Globus."""
+    return NotAuthorized(
+        f"{reason} Sign in with Globus again to go on; running jobs are not affected.",
+        remediation=f"Open {CONNECT_PATH}.",
+        sign_in=CONNECT_PATH,
+        **facts,
+    )
 
 
 def _event(rows: list[Connection], reason: str) -> Happening:

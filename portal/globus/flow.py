@@ -18,7 +18,7 @@ from globus_sdk.exc import GlobusError
 
 from federation.models import Connection, LinkKind
 from portal.globus import tokens
-from portal.globus.application import CONNECT, OPENID, auth_client, redirect_uri
+from portal.globus.application import CONNECT, OPENID, TRANSFER_SCOPE, auth_client, redirect_uri
 from portal.globus.connections import needs_sign_in, resume
 from portal.models import GlobusFunction, GlobusIdentity
 from providers.errors import Conflict, NotAuthorized, SiteUnreachable
@@ -89,16 +89,33 @@ def start(
         "at": now.isoformat(),
     }
     session[_KEPT] = flows
-    url = _begin(auth_client(), purpose, state).oauth2_get_authorize_url(query_params=_step_up(user))
+    url = _begin(auth_client(), purpose, state, user).oauth2_get_authorize_url(query_params=_step_up(user))
     return str(url)
 
 
-def _begin(client: ConfidentialAppAuthClient, purpose: Purpose, state: str) -> ConfidentialAppAuthClient:
-    scopes = CONNECT if purpose == "connect" else OPENID
+def _begin(
+    client: ConfidentialAppAuthClient, purpose: Purpose, state: str, user: User | None
+) -> ConfidentialAppAuthClient:
+    scopes = _scopes(user) if purpose == "connect" else OPENID
     client.oauth2_start_flow(
         redirect_uri(), requested_scopes=list(scopes), state=state, refresh_tokens=purpose == "connect"
     )
     return client
+
+
+def _scopes(user: User | None) -> list[str]:
+    """Return what to ask for: everything Facet uses, with the consents that collections asked for since."""
+    kept = GlobusIdentity.objects.filter(user=user).first() if user else None
+    wanted = kept.wanted.get("required_scopes", []) if kept else []
+    consents = sorted({word for scope in wanted for word in _in_brackets(scope)})
+    if not consents:
+        return list(CONNECT)
+    transfer = f"{TRANSFER_SCOPE}[{' '.join(consents)}]"
+    return [transfer if scope == TRANSFER_SCOPE else scope for scope in CONNECT]
+
+
+def _in_brackets(scope: str) -> list[str]:
+    return scope.partition("[")[2].removesuffix("]").split()
 
 
 def _step_up(user: User | None) -> dict[str, Any]:
@@ -161,7 +178,7 @@ def _taken(session: MutableMapping[str, Any], state: str, *, now: datetime) -> d
 
 
 def _exchange(purpose: Purpose, state: str, code: str) -> OAuthTokenResponse:
-    client = _begin(auth_client(), purpose, state)
+    client = _begin(auth_client(), purpose, state, None)
     try:
         return client.oauth2_exchange_code_for_tokens(code)
     except AuthAPIError as error:

@@ -2,8 +2,10 @@
 
 import json
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 import structlog
@@ -15,8 +17,8 @@ from globus_sdk.exc import GlobusAPIError, GlobusError
 
 from federation.locks import only_one
 from federation.models import Connection
-from portal.globus.application import COMPUTE_SCOPE, COMPUTE_SERVER, auth_client
-from portal.globus.connections import is_service, needs_sign_in
+from portal.globus.application import COMPUTE_SCOPE, COMPUTE_SERVER, TRANSFER_SERVER, auth_client
+from portal.globus.connections import asked_to_sign_in, is_service, needs_sign_in
 from portal.globus.vault import Unreadable, seal, unseal
 from portal.models import GlobusToken
 from providers.errors import NotAuthorized, SiteUnreachable
@@ -38,8 +40,12 @@ class Secrets:
     """"" when there is none."""
 
 
+SignIn = Callable[[str], NotAuthorized]
+"""Marks what depends on an access and returns the error that says why."""
+
+
 def access_token(connection: Connection, *, refused: str | None = None) -> str:
-    """Return a good access token for a connection's user; the only way to one.
+    """Return a good access token to Compute for a connection's user; the only way to one.
 
     Args:
         connection: whose access is used.
@@ -49,60 +55,82 @@ def access_token(connection: Connection, *, refused: str | None = None) -> str:
         NotAuthorized: a sign-in is needed; the user's connections are marked so, once.
         SiteUnreachable: Globus Auth gives no answer now.
     """
-    user_id: int | None = None if is_service(connection) else connection.user_id
-    row = _row(user_id)
-    if row is None and user_id is None:
-        return service_token()
+    if connection.state == "needs_sign_in":  # asking again before the user acted would only be refused again
+        raise needs_sign_in(connection, connection.state_reason)
+    if is_service(connection):
+        return _of_the_application(refused=refused)
+    return _of_a_user(connection.user_id, COMPUTE_SERVER, partial(needs_sign_in, connection), refused=refused)
+
+
+def transfer_token(user_id: int, *, refused: str | None = None) -> str:
+    """Return a good access token to Transfer for a user; the only way to one.
+
+    Raises:
+        NotAuthorized: a sign-in is needed.
+        SiteUnreachable: Globus Auth gives no answer now.
+    """
+    return _of_a_user(user_id, TRANSFER_SERVER, asked_to_sign_in, refused=refused)
+
+
+def _of_a_user(user_id: int, server: str, ask: SignIn, *, refused: str | None) -> str:
+    row = GlobusToken.objects.filter(user_id=user_id, resource_server=server).first()
     if row is None:
-        raise needs_sign_in(connection, "Globus is not connected.")
-    if row.is_refused and user_id is not None:
-        raise needs_sign_in(connection, "Globus did not renew the access.")
-    secrets = _secrets(row, connection)
-    if _is_good(row, secrets, refused=refused):
-        return secrets.access
-    return service_token() if user_id is None else _renewed(row, connection, refused=refused)
+        raise ask("Globus is not connected.")
+    if row.is_refused:
+        raise ask("Globus did not renew the access.")
+    secrets = _secrets(row, ask)
+    return secrets.access if _is_good(row, secrets, refused=refused) else _renewed(row, ask, refused=refused)
 
 
-def _row(user_id: int | None) -> GlobusToken | None:
-    rows = GlobusToken.objects.filter(resource_server=COMPUTE_SERVER)
-    rows = rows.filter(user__isnull=True) if user_id is None else rows.filter(user_id=user_id)
-    return rows.first()
-
-
-def _secrets(row: GlobusToken, connection: Connection) -> Secrets:
+def _of_the_application(*, refused: str | None) -> str:
+    row = GlobusToken.objects.filter(user__isnull=True, resource_server=COMPUTE_SERVER).first()
+    if row is None:
+        return service_token()
     try:
-        kept = json.loads(unseal(row.sealed))
-    except Unreadable as error:
-        log.warning("a stored access cannot be opened", connection=connection.handle, reason=error.message)
-        raise needs_sign_in(connection, "The stored access cannot be opened any more.") from error
+        secrets = _opened(row)
+    except Unreadable:
+        return service_token()
+    return secrets.access if _is_good(row, secrets, refused=refused) else service_token()
+
+
+def _opened(row: GlobusToken) -> Secrets:
+    kept = json.loads(unseal(row.sealed))
     return Secrets(access=kept["access"], refresh=kept["refresh"])
+
+
+def _secrets(row: GlobusToken, ask: SignIn) -> Secrets:
+    try:
+        return _opened(row)
+    except Unreadable as error:
+        log.warning("a stored access cannot be opened", user=row.user_id, reason=error.message)
+        raise ask("The stored access cannot be opened any more.") from error
 
 
 def _is_good(row: GlobusToken, secrets: Secrets, *, refused: str | None) -> bool:
     return secrets.access != refused and row.expires_at - _EARLY > timezone.now()
 
 
-def _renewed(row: GlobusToken, connection: Connection, *, refused: str | None) -> str:
+def _renewed(row: GlobusToken, ask: SignIn, *, refused: str | None) -> str:
     """Return a fresh token: made here, or by the process that is at it already."""
     give_up_at = time.monotonic() + _WAIT_S
     while True:
         with only_one(f"globus-token:{row.pk}") as mine:
             row.refresh_from_db()
-            secrets = _secrets(row, connection)
+            secrets = _secrets(row, ask)
             if _is_good(row, secrets, refused=refused):
                 return secrets.access
             if mine:
-                return _refresh(row, secrets, connection)
+                return _refresh(row, secrets, ask)
         if time.monotonic() > give_up_at:
             raise SiteUnreachable("Globus Auth did not renew the access in time.")
         time.sleep(0.1)
 
 
-def _refresh(row: GlobusToken, secrets: Secrets, connection: Connection) -> str:
+def _refresh(row: GlobusToken, secrets: Secrets, ask: SignIn) -> str:
     try:
         answer = auth_client().oauth2_refresh_token(secrets.refresh)
     except AuthAPIError as error:
-        raise _why_not(error, row, connection) from None  # the cause's text could quote the request
+        raise _why_not(error, row, ask) from None  # the cause's text could quote the request
     except GlobusError as error:
         raise SiteUnreachable("Globus Auth could not be reached.", kind=type(error).__name__) from None
     made = answer.by_resource_server[row.resource_server]
@@ -110,13 +138,11 @@ def _refresh(row: GlobusToken, secrets: Secrets, connection: Connection) -> str:
     return str(made["access_token"])
 
 
-def _why_not(
-    error: GlobusAPIError, row: GlobusToken, connection: Connection
-) -> NotAuthorized | SiteUnreachable:
+def _why_not(error: GlobusAPIError, row: GlobusToken, ask: SignIn) -> NotAuthorized | SiteUnreachable:
     is_ours = "client" in (error.code or "").lower()  # invalid_client, unauthorized_client
     if error.http_status in (400, 401, 403) and not is_ours:
         GlobusToken.objects.filter(pk=row.pk).update(is_refused=True)
-        return needs_sign_in(connection, "Globus did not renew the access: it was revoked or has expired.")
+        return ask("Globus did not renew the access: it was revoked or has expired.")
     if is_ours:
         log.error("Globus does not accept this installation's application; check FACET_GLOBUS_CLIENT_SECRET")
         return SiteUnreachable(
@@ -191,10 +217,10 @@ def revoke(user_id: int) -> bool:
     secrets: list[str] = []
     for row in rows:
         try:
-            kept = json.loads(unseal(row.sealed))
+            kept = _opened(row)
         except Unreadable:
             continue
-        secrets += [kept["refresh"], kept["access"]]
+        secrets += [kept.refresh, kept.access]
     GlobusToken.objects.filter(pk__in=[row.pk for row in rows]).delete()
     return _revoke_all([secret for secret in secrets if secret])
 

@@ -63,7 +63,7 @@ def set_up(globus: StandIn, settings: Any) -> StandIn:
     """The stand-in, and this installation registered with it."""
     settings.GLOBUS_CLIENT_ID = CLIENT
     settings.GLOBUS_CLIENT_SECRET = SecretStr(CLIENT_SECRET)
-    settings.GLOBUS_AUTH_URL = settings.GLOBUS_COMPUTE_URL = globus.url
+    settings.GLOBUS_AUTH_URL = settings.GLOBUS_COMPUTE_URL = settings.GLOBUS_TRANSFER_URL = globus.url
     settings.GLOBUS_REQUESTS_PER_10S = 1000
     settings.GLOBUS_FIRST_POLL_MS = 20
     settings.PUBLIC_URL = "http://127.0.0.1:8000"

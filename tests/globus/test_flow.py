@@ -1,5 +1,6 @@
 """Out to Globus and back: signing in, connecting, and every way in which the way back can be wrong."""
 
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -10,15 +11,17 @@ from django.test import Client
 from django.utils import timezone
 
 from federation.models import Connection, Event, System
-from portal.globus.application import COMPUTE_SCOPE
+from portal.globus.application import COMPUTE_SCOPE, TRANSFER_SCOPE
 from portal.globus.connections import GlobusSettings
 from portal.globus.endpoints import connect_endpoint
 from portal.globus.links import open_globus_link
+from portal.globus.movers import open_mover
 from portal.globus.tokens import access_token
 from portal.models import GlobusIdentity, GlobusToken
 from providers.errors import NotAuthorized
+from providers.movers.types import Move, MoveItem
 from providers.sandbox.globus.server import StandIn
-from providers.sandbox.globus.spec import Fault
+from providers.sandbox.globus.spec import Collection, Fault
 from tests.globus.conftest import ALICE, BOB, DELTA, consent, echo
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -58,7 +61,11 @@ def test_connecting_stores_a_sealed_grant_and_the_identity(
     assert answer["Referrer-Policy"] == "no-referrer"
     assert GlobusIdentity.objects.get(user=alice).sub == ALICE
     scopes = set(GlobusToken.objects.filter(user=alice).values_list("resource_server", "scope"))
-    assert scopes == {("auth.globus.org", "openid profile email"), ("funcx_service", COMPUTE_SCOPE)}
+    assert scopes == {
+        ("auth.globus.org", "openid profile email"),
+        ("funcx_service", COMPUTE_SCOPE),
+        ("transfer.api.globus.org", TRANSFER_SCOPE),
+    }
     secret = access_token(connection)
     row = set_up.state.token(secret, kind="access")
     assert row is not None
@@ -71,7 +78,7 @@ def test_connecting_stores_a_sealed_grant_and_the_identity(
 def test_the_way_out_asks_for_compute_with_a_fresh_random_state(set_up: StandIn, browser: Client) -> None:
     first, second = (parse_qs(urlsplit(_out(browser)).query) for _ in range(2))
 
-    assert first["scope"][0].split() == ["openid", "profile", "email", COMPUTE_SCOPE]
+    assert first["scope"][0].split() == ["openid", "profile", "email", COMPUTE_SCOPE, TRANSFER_SCOPE]
     assert first["access_type"] == ["offline"]
     assert first["redirect_uri"] == ["http://127.0.0.1:8000/connections/globus/callback/"]
     assert len(first["state"][0]) == 43
@@ -217,7 +224,7 @@ def test_an_identity_that_globus_did_not_sign_is_refused(
 def test_disconnecting_revokes_at_globus_and_forgets(set_up: StandIn, browser: Client, alice: User) -> None:
     connection = _connection(alice)
     _connect(browser)
-    assert set_up.state.active_tokens(ALICE) == 4
+    assert set_up.state.active_tokens(ALICE) == 6
 
     answer = browser.post("/connections/globus/disconnect/")
 
@@ -317,3 +324,39 @@ def test_a_step_up_is_carried_into_the_next_sign_in(set_up: StandIn, browser: Cl
     event = Event.objects.get(type="connection.needs_sign_in")
     assert (event.subject, event.system, event.user_id) == (connection.handle, "delta", alice.pk)
     assert event.next_actions == [{"action": "sign_in", "url": "/connections/globus/connect/"}]
+
+
+def test_a_collections_consent_is_asked_for_with_the_next_sign_in_and_then_given(
+    set_up: StandIn, browser: Client, alice: User, tmp_path: Path
+) -> None:
+    first, second = (f"c0000000-0000-4000-8000-00000000000{n}" for n in "ab")
+    (tmp_path / "x").mkdir()
+    (tmp_path / "x" / "in").write_text("data")
+    set_up.state.know(
+        collections=[
+            Collection(id=key, name=key[-1], root=str(tmp_path / "x"), needs_consent=True)
+            for key in (first, second)
+        ]
+    )
+    connection = _connection(alice)
+    _connect(browser)
+    mover = open_mover(alice.pk)
+    move = Move(
+        source_collection=first,
+        destination_collection=second,
+        items=(MoveItem(source="/in", destination="/out"),),
+        label="x",
+    )
+    submission = mover.new_submission_id()
+
+    with pytest.raises(NotAuthorized, match="asks for your consent"):
+        mover.submit(move, submission)
+    connection.refresh_from_db()
+    assert connection.state == "active"
+    asked = parse_qs(urlsplit(_out(browser)).query)["scope"][0]
+    scopes = " ".join(f"*https://auth.globus.org/scopes/{key}/data_access" for key in (first, second))
+    assert asked.endswith(f" {TRANSFER_SCOPE}[{scopes}]")
+    _connect(browser)
+
+    assert mover.submit(move, submission)
+    assert "[" not in parse_qs(urlsplit(_out(browser)).query)["scope"][0]

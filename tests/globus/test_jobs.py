@@ -178,6 +178,30 @@ def test_an_answer_lost_after_the_site_took_the_job_submits_nothing_twice(
     assert len(sites.jobs("delta")) == 1
 
 
+def test_a_script_too_large_to_carry_is_rejected_and_its_companion_runs(
+    set_up: StandIn,
+    sites: Sites,
+    delta: System,
+    alice: User,
+    until: Callable[..., Task],
+    monkeypatch: Any,
+) -> None:
+    monkeypatch.setattr("providers.links.globus_wire.LIMIT_BYTES", 60_000)
+    given = {"name": "large", "envelope": {"gpus": 1, "walltime_s": 600}, "retry": {"max_attempts": 1}}
+    script = {"script": "#!/bin/bash\n" + "# padding\n" * 8000 + "true\n"}
+    large = tasks.submit_task(alice, given | script, actor="user:alice", now=timezone.now()).task
+    small = _submit(alice)
+
+    until(small)
+    large.refresh_from_db()
+
+    assert small.state == TaskState.SUCCEEDED, small.reason
+    attempt = large.attempts.get()
+    assert (attempt.state, attempt.cause) == ("failed", "dispatch_rejected")
+    assert "larger than" in attempt.reason_explained
+    assert len(sites.jobs("delta")) == 1
+
+
 def test_an_endpoint_offline_in_between_costs_only_time(
     set_up: StandIn,
     sites: Sites,

@@ -118,6 +118,18 @@ def test_a_refused_renewal_marks_every_connection_once_and_asks_globus_no_more(
     assert set_up.state.requests("POST /v3/endpoints") == 0
 
 
+def test_a_connection_that_waits_for_its_user_makes_no_request(
+    set_up: StandIn, connection: Connection
+) -> None:
+    Connection.objects.update(state="needs_sign_in", state_reason="Use your university login.")
+    connection.refresh_from_db()
+
+    with pytest.raises(NotAuthorized, match=r"Use your university login\. Sign in"):
+        open_globus_link(connection).run(echo("x"))
+
+    assert set_up.state.requests() == 0
+
+
 def test_globus_auth_being_away_is_not_a_lost_sign_in(set_up: StandIn, connection: Connection) -> None:
     GlobusToken.objects.update(expires_at=timezone.now())
     set_up.state.arm(Fault(path="/v2/oauth2/token", status=503))

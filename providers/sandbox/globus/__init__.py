@@ -1,1 +1,1 @@
-"""A stand-in of Globus Auth and Globus Compute on this machine, for the unmodified SDKs to talk to."""
+"""A stand-in of Globus Auth, Compute and Transfer on this machine, for the unmodified SDKs to talk to."""

@@ -23,8 +23,7 @@ def serve(path: Path, port: int) -> int:
     sys.stdout.write(f"stand-in of Globus at {server.url}\n")
     sys.stdout.flush()
     server.serve_forever(poll_interval=0.2)
-    server.server_close()
-    server.compute.sites.stop()
+    server.end()
     return 0
 
 

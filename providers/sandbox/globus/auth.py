@@ -2,6 +2,7 @@
 
 import base64
 import json
+import re
 import secrets
 import time
 from collections.abc import Sequence
@@ -59,6 +60,11 @@ def roots(scopes: str) -> list[str]:
         elif depth == 0:
             word += letter
     return found
+
+
+def dependencies(scopes: str) -> list[str]:
+    """Return the scopes in brackets: consents that one service may use at another."""
+    return [word.lstrip("*") for group in re.findall(r"\[([^\]]*)\]", scopes) for word in group.split()]
 
 
 class Auth:
@@ -173,11 +179,17 @@ class Auth:
             ],
             "offline": query.get("access_type") == "offline",
         }
+        self._remember_consents(doc["sub"], doc["client"], dependencies(query.get("scope", "")))
         code = secrets.token_urlsafe(24)
         self.state.run(
             "INSERT INTO code VALUES (?, ?, ?, 0)", digest(code), json.dumps(doc), time.time() + CODE_TTL_S
         )
         return redirect(f"{back}?" + urlencode({"code": code, "state": state}))
+
+    def _remember_consents(self, sub: str, client: str, scopes: Sequence[str]) -> None:
+        key = f"{sub}/{client}"
+        kept = (self.state.get("consent", key) or {"scopes": []})["scopes"]
+        self.state.put("consent", key, {"scopes": sorted({*kept, *scopes})})
 
     # --- tokens -----------------------------------------------------------------------------------
 

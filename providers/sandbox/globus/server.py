@@ -1,4 +1,4 @@
-"""The stand-in's HTTP server: one loopback port for Auth and Compute, and the faults it was told to have."""
+"""The stand-in's HTTP server: one loopback port for all services, and the faults it was told to have."""
 
 import json
 import sys
@@ -15,12 +15,13 @@ from providers.sandbox.globus.auth import Auth
 from providers.sandbox.globus.compute import Compute
 from providers.sandbox.globus.spec import Fault
 from providers.sandbox.globus.state import State
+from providers.sandbox.globus.transfer import Transfer
 
 _AUTH = ("/v2/oauth2/", "/.well-known/", "/jwk.json")
 
 
 class StandIn(ThreadingHTTPServer):
-    """Auth and Compute over one state file."""
+    """Auth, Compute and Transfer over one state file."""
 
     daemon_threads = True
     request_queue_size = 64
@@ -31,6 +32,7 @@ class StandIn(ThreadingHTTPServer):
         self.state = State(state_path)
         self.auth = Auth(self.state, self.url)
         self.compute = Compute(self.state)
+        self.transfer = Transfer(self.state)
 
     @property
     def url(self) -> str:
@@ -52,13 +54,19 @@ class StandIn(ThreadingHTTPServer):
         return Answer(fault.status, json.dumps(body).encode(), headers=fault.headers)
 
     def _route(self, request: Request) -> Answer:
-        service = self.auth if request.path.startswith(_AUTH) else self.compute
-        return service.answer(request)
+        if request.path.startswith("/v0.10/"):
+            return self.transfer.answer(request)
+        return (self.auth if request.path.startswith(_AUTH) else self.compute).answer(request)
 
     def stop(self) -> None:
         """Stop answering and end the workers."""
         self.shutdown()
+        self.end()
+
+    def end(self) -> None:
+        """End what is at work once nobody is answered any more."""
         self.server_close()
+        self.transfer.stop()
         self.compute.sites.stop()
         self.state.close()
 

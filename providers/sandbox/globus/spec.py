@@ -11,6 +11,8 @@ from providers.types import Frozen
 
 COMPUTE_SCOPE = "https://auth.globus.org/scopes/facd7ccc-c5f4-42aa-916b-a0e270e2c2a9/all"
 COMPUTE_SERVER = "funcx_service"
+TRANSFER_SCOPE = "urn:globus:auth:scope:transfer.api.globus.org:all"
+TRANSFER_SERVER = "transfer.api.globus.org"
 AUTH_SERVER = "auth.globus.org"
 
 
@@ -58,6 +60,26 @@ class Endpoint(Frozen):
     user_config_schema: Mapping[str, Any] | None = None
     workers: int = 2
     """Processes per user and configuration."""
+
+
+class Collection(Frozen):
+    """One Transfer collection: a directory of this machine."""
+
+    id: str
+    name: str
+    root: str
+    needs_consent: bool = False
+    """Whether it asks for a `data_access` consent of its own."""
+    identities: tuple[str, ...] = ()
+    """Who may use it; empty = everybody."""
+
+
+class MoveFault(StrEnum):
+    """What may happen to the next file that is moved."""
+
+    CORRUPT = "corrupt"
+    DENIED = "denied"
+    QUOTA = "quota"
 
 
 class Fault(Frozen):

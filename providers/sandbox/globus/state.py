@@ -13,7 +13,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from providers.sandbox.globus.spec import Application, Endpoint, EndpointState, Fault, Person, ResultFault
+from providers.sandbox.globus.spec import (
+    Application,
+    Collection,
+    Endpoint,
+    EndpointState,
+    Fault,
+    MoveFault,
+    Person,
+    ResultFault,
+)
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS thing (kind TEXT, id TEXT, doc TEXT NOT NULL, PRIMARY KEY (kind, id));
@@ -27,6 +36,7 @@ CREATE TABLE IF NOT EXISTS task (
   completion_t TEXT, details TEXT);
 CREATE TABLE IF NOT EXISTS fault (n INTEGER PRIMARY KEY AUTOINCREMENT, doc TEXT NOT NULL, times INTEGER);
 CREATE TABLE IF NOT EXISTS result_fault (n INTEGER PRIMARY KEY AUTOINCREMENT, word TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS move_fault (n INTEGER PRIMARY KEY AUTOINCREMENT, word TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS request (n INTEGER PRIMARY KEY AUTOINCREMENT, at REAL, sub TEXT, route TEXT);
 """
 
@@ -93,6 +103,7 @@ class State:
         applications: Sequence[Application] = (),
         people: Sequence[Person] = (),
         endpoints: Sequence[Endpoint] = (),
+        collections: Sequence[Collection] = (),
     ) -> None:
         """Add or replace what the stand-in knows."""
         for application in applications:
@@ -102,6 +113,8 @@ class State:
             self.put("person", person.sub, person.model_dump(mode="json"))
         for endpoint in endpoints:
             self.put("endpoint", endpoint.id, endpoint.model_dump(mode="json"))
+        for collection in collections:
+            self.put("collection", collection.id, collection.model_dump(mode="json"))
 
     def endpoint(self, key: str) -> Endpoint | None:
         """Return an endpoint; None = there is none."""
@@ -197,6 +210,19 @@ class State:
                 return None
             self.run("DELETE FROM result_fault WHERE n = ?", rows[0]["n"])
             return ResultFault(rows[0]["word"])
+
+    def arm_move(self, word: MoveFault) -> None:
+        """Have something happen to the next file that is moved."""
+        self.run("INSERT INTO move_fault (word) VALUES (?)", word.value)
+
+    def move_fault(self) -> MoveFault | None:
+        """Return what happens to the file at hand, once."""
+        with self.lock:
+            rows = self.run("SELECT n, word FROM move_fault ORDER BY n LIMIT 1")
+            if not rows:
+                return None
+            self.run("DELETE FROM move_fault WHERE n = ?", rows[0]["n"])
+            return MoveFault(rows[0]["word"])
 
     # --- requests ---------------------------------------------------------------------------------
 

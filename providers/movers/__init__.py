@@ -1,0 +1,1 @@
+"""How data travels, storage to storage; bytes never pass through Facet."""
