@@ -12,9 +12,6 @@ from hypothesis import strategies as st
 
 from tests.cli.conftest import CLI
 
-if str(CLI) not in sys.path:
-    sys.path.insert(0, str(CLI))
-
 from facet_cli import files, work_input
 from facet_cli.bridge.payload import LIMIT_BYTES, compact, fitting, payload, prompt
 from facet_cli.bridge.runner import signature
