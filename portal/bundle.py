@@ -1,4 +1,4 @@
-"""The skill bundle for coding agents: made from the registry and the texts beside it, the same bytes every time.
+"""The skill bundle for coding agents: made from the registry and texts of ours, the same bytes every time.
 
 Its version is the digest of its content, so it changes exactly when a skill or a text does.
 """

@@ -1,4 +1,4 @@
-"""The bridge wakes the right agent, once for each thing, never one that lives, and loses nothing when killed."""
+"""The bridge wakes the right agent, once for each thing, never a living one, and loses nothing by a kill."""
 
 import json
 import re
@@ -13,8 +13,8 @@ from typing import Any
 
 import psutil
 import pytest
-
 from facet_cli.bridge.runner import signature
+
 from tests.cli.agents import Agent, rule, rules
 from tests.cli.conftest import Facet, World
 
@@ -411,7 +411,7 @@ class Receiver(BaseHTTPRequestHandler):
     answers: "list[int]" = []
     got: "list[tuple[dict[str, str], bytes]]" = []
 
-    def do_POST(self) -> None:  # noqa: N802  # a name of the standard library
+    def do_POST(self) -> None:  # a name of the standard library
         body = self.rfile.read(int(self.headers["Content-Length"]))
         self.got.append(({name.lower(): value for name, value in self.headers.items()}, body))
         self.send_response(self.answers.pop(0) if self.answers else 204)
@@ -451,7 +451,9 @@ def test_a_webhook_is_called_signed_and_again_under_the_same_id(
     assert {headers["webhook-id"] for headers, _ in hook.got} == {hook.got[0][0]["webhook-id"]}
     for headers, body in hook.got:
         wake, at = headers["webhook-id"], int(headers["webhook-timestamp"])
-        assert headers["webhook-signature"] == signature("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", wake, at, body)
+        assert headers["webhook-signature"] == signature(
+            "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", wake, at, body
+        )
         assert abs(at - time.time()) < 60
         assert [event["id"] for event in json.loads(body)["events"]] == [made]
         assert facet.token not in str(headers)

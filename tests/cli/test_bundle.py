@@ -22,7 +22,13 @@ from portal.skills.registry import described
 from tests.cli.conftest import CLI, PYTHON, Facet, World
 
 services = pytest.mark.services
-FAILING = "#!/bin/bash\n#SBATCH --job-name=train\n#SBATCH --cpus-per-task=1\n#SBATCH --time=00:10:00\necho broken >&2\nexit 3\n"
+FAILING = """#!/bin/bash
+#SBATCH --job-name=train
+#SBATCH --cpus-per-task=1
+#SBATCH --time=00:10:00
+echo broken >&2
+exit 3
+"""
 MENDED = FAILING.replace("exit 3", "echo fine")
 _FENCED = re.compile(r"^## (?P<title>.+?)$|^```bash\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)
 _HANDLES = {"task": "TASK", "env": "ENVELOPE"}
@@ -51,7 +57,7 @@ def test_every_link_in_the_bundle_leads_somewhere() -> None:
     made = bundle.files(described())
 
     links = [
-        os.path.normpath(os.path.join(os.path.dirname(path), link))
+        os.path.normpath(Path(path).parent / link)
         for path, text in made.items()
         for link in re.findall(r"\]\(([^)]+)\)", text)
     ]

@@ -7,11 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-
-from tests.cli.conftest import CLI
-
 from facet_cli import files, work_input
 from facet_cli.bridge.payload import LIMIT_BYTES, compact, fitting, payload, prompt
 from facet_cli.bridge.runner import signature
@@ -19,6 +14,10 @@ from facet_cli.errors import CliError
 from facet_cli.exits import Exit, of_states
 from facet_cli.output import duration, harmless, one_line
 from facet_cli.sse import Message, Reader
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.cli.conftest import CLI
 
 
 @pytest.mark.parametrize(

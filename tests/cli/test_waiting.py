@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+import psutil
 import pytest
 
 from tests.cli.conftest import Facet, World
@@ -121,11 +122,10 @@ def test_the_token_shows_neither_in_the_process_list_nor_in_what_is_printed(
     waiting = nobody.start("wait", task, "--timeout", "4")
     time.sleep(1)
 
-    with open(f"/proc/{waiting.pid}/cmdline", "rb") as file:
-        command = file.read()
+    command = psutil.Process(waiting.pid).cmdline()
 
-    assert secret.encode() not in command
-    assert b"wait" in command
+    assert "wait" in command
+    assert secret not in " ".join(command)
     ran = nobody.ended(waiting)
     assert secret not in ran.out + ran.err
 
@@ -172,7 +172,7 @@ def test_a_redirect_is_not_followed_with_the_token(facet: Facet, world: World) -
         def do_GET(self) -> None:  # a name of the standard library
             heard.append(self.headers.get("Authorization"))
             self.send_response(302)
-            self.send_header("Location", f"http://127.0.0.1:{self.server.server_address[1]}/other")
+            self.send_header("Location", "/other")
             self.send_header("Content-Length", "0")
             self.end_headers()
 
