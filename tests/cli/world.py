@@ -24,6 +24,7 @@ from django.contrib.auth.models import User
 from django.core.management import call_command
 from django.db import connection, transaction
 
+from federation.collector import refresh
 from federation.ledger import Happening, record
 from federation.models import Connection, System
 from federation.services import connect
@@ -38,6 +39,8 @@ from tests.browser.site import make_site
 
 ALL = ("read", "draft", "submit", "manage")
 STEP_S = 0.3
+FRESH_FOR_S = 60.0
+"""Placement refuses figures that are too old."""
 working = threading.Lock()
 """Held while a step is made, or while nothing is to happen."""
 
@@ -65,9 +68,14 @@ def step() -> None:
 
 
 def work() -> None:
+    looked_at = time.monotonic()
     while True:
         with working:
             step()
+        if time.monotonic() - looked_at > FRESH_FOR_S:
+            looked_at = time.monotonic()
+            for pk in System.objects.values_list("pk", flat=True):
+                refresh(pk, now=now())
         connection.close()
         time.sleep(STEP_S)
 
