@@ -16,6 +16,8 @@ from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource
 
 ROOT = Path(__file__).resolve().parent.parent
 PREFIX = "FACET_"
+OF_THE_COMMAND_LINE = {"FACET_URL", "FACET_TOKEN", "FACET_SESSION", "FACET_WAKE", "FACET_ALLOW_HTTP"}
+"""Read by `facet`, not by us; somebody who runs both has them set."""
 
 
 class BadEnvironment(ValueError):
@@ -203,7 +205,7 @@ def secret_variables() -> tuple[str, ...]:
 
 def _known() -> set[str]:
     names = {variable_of(name) for name in Env.model_fields}
-    return names | {f"{variable}_FILE" for variable in secret_variables()}
+    return names | OF_THE_COMMAND_LINE | {f"{variable}_FILE" for variable in secret_variables()}
 
 
 def _unread(environ: Mapping[str, str]) -> list[str]:

@@ -159,7 +159,7 @@ def _event_commands(command: Adding) -> None:
     )
     one.add_argument("--types", action="append", metavar="TYPE", help="task.failed, task.*")
     one.add_argument("--subject", help="a task, group, attempt, transfer or system")
-    one.add_argument("--limit", type=int, default=1000, help="how many at most, without -f")
+    one.add_argument("--limit", type=int, metavar="N", help="end after so many; without -f 1000")
     one.add_argument("-f", "--follow", action="store_true", help="go on for ever")
     one.add_argument("--timeout", type=float, metavar="S", help="with -f: end after that long (exit 11)")
     one.add_argument("--poll", action="store_true", help="long polls instead of the stream")

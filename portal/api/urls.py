@@ -5,7 +5,7 @@ from typing import Any
 
 from django.urls import URLPattern, re_path
 
-from portal.api import docs
+from portal.api import bundle, docs
 from portal.api.resources import RESOURCES
 from portal.api.stream import EventStream
 from portal.api.subscriptions import VERBS, OneSubscription, SubscriptionList, SubscriptionVerb
@@ -62,6 +62,7 @@ urlpatterns = [
     _route(f"tasks/{_HANDLE}/timeline", TaskTimeline.as_view(), "task-timeline"),
     _route(f"tasks/{_HANDLE}/cancel", TaskVerb.as_view(verb="cancel"), "task-cancel"),
     _route(f"tasks/{_HANDLE}/replan", TaskVerb.as_view(verb="replan"), "task-replan"),
+    _route("bundle", bundle.download, "bundle"),
     _route("schema", docs.schema, "schema"),
     _route("docs", docs.browse, "docs"),
     _route("docs/errors", docs.errors, "docs-errors"),

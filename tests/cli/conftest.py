@@ -22,7 +22,7 @@ from psycopg import sql
 
 ROOT = Path(__file__).resolve().parents[2]
 CLI = ROOT / "cli"
-PYTHON = os.environ.get("FACET_CLI_PYTHON") or sys.executable
+PYTHON = os.environ.get("CLI_PYTHON") or sys.executable
 """The Python that runs the command line; name another to try the oldest one."""
 
 

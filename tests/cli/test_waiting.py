@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+import psutil
 import pytest
 
 from tests.cli.conftest import Facet, World
@@ -35,7 +36,7 @@ def test_two_hundred_events_over_reconnections_come_once_each_and_in_order(
     facet: Facet, world: World
 ) -> None:
     head = facet("skills", "wait_for_events", "--input", '{"timeout_s": 0}').json["next"]
-    following = facet.start("events", "-f", "--after", str(head), "--timeout", "25", "--json")
+    following = facet.start("events", "-f", "--after", str(head), "--limit", "200", "--json")
     made = []
     for batch in range(10):
         made += world.happen(
@@ -48,8 +49,8 @@ def test_two_hundred_events_over_reconnections_come_once_each_and_in_order(
     ran = facet.ended(following)
 
     assert len(made) == 200
-    assert [each["id"] for each in ran.lines if "cursor" in each] == made
-    assert ran.code == 11
+    assert [each["id"] for each in ran.lines] == made
+    assert ran.code == 0
 
 
 class _Holding(BaseHTTPRequestHandler):
@@ -121,11 +122,10 @@ def test_the_token_shows_neither_in_the_process_list_nor_in_what_is_printed(
     waiting = nobody.start("wait", task, "--timeout", "4")
     time.sleep(1)
 
-    with open(f"/proc/{waiting.pid}/cmdline", "rb") as file:
-        command = file.read()
+    command = psutil.Process(waiting.pid).cmdline()
 
-    assert secret.encode() not in command
-    assert b"wait" in command
+    assert "wait" in command
+    assert secret not in " ".join(command)
     ran = nobody.ended(waiting)
     assert secret not in ran.out + ran.err
 
@@ -172,7 +172,7 @@ def test_a_redirect_is_not_followed_with_the_token(facet: Facet, world: World) -
         def do_GET(self) -> None:  # a name of the standard library
             heard.append(self.headers.get("Authorization"))
             self.send_response(302)
-            self.send_header("Location", f"http://127.0.0.1:{self.server.server_address[1]}/other")
+            self.send_header("Location", "/other")
             self.send_header("Content-Length", "0")
             self.end_headers()
 

@@ -1,7 +1,7 @@
 """From a look at the federation to a result, by the command line alone; every end has its exit code."""
 
 import json
-import subprocess
+import signal
 import time
 from pathlib import Path
 
@@ -11,7 +11,13 @@ from tests.cli.conftest import Facet, World
 
 pytestmark = pytest.mark.services
 
-SCRIPT = "#!/bin/bash\n#SBATCH --job-name=hello\n#SBATCH --gpus=1\n#SBATCH --time=00:10:00\necho out; echo err >&2\n"
+SCRIPT = """#!/bin/bash
+#SBATCH --job-name=hello
+#SBATCH --gpus=1
+#SBATCH --time=00:10:00
+echo out
+echo err >&2
+"""
 SMALL = ("--cpus", "1", "--walltime", "10m")
 
 
@@ -299,6 +305,6 @@ def test_a_stopped_wait_says_so_by_its_code(facet: Facet, world: World, still: N
     waiting = facet.start("wait", task)
     time.sleep(2)
 
-    waiting.send_signal(subprocess.signal.SIGINT)  # type: ignore[attr-defined]  # it imports it
+    waiting.send_signal(signal.SIGINT)
 
     assert facet.ended(waiting).code == 130

@@ -1,9 +1,10 @@
-"""`python -m tests.cli.world DIR`: a database of its own with people, tokens and one emulated cluster at work.
+"""`python -m tests.cli.world DIR`: a database of its own with people and one emulated cluster at work.
 
-It prints one JSON line when ready, keeps the control cycle going, and does what each line on its standard input
-asks, answering with one line.
+It prints one JSON line when ready, keeps the control cycle going, and does what each line on its standard
+input asks, answering with one line.
 """
 
+# ruff: noqa: E402  # Django must be set up before its models are imported
 import json
 import os
 import sys
@@ -23,6 +24,7 @@ from django.contrib.auth.models import User
 from django.core.management import call_command
 from django.db import connection, transaction
 
+from federation.collector import refresh
 from federation.ledger import Happening, record
 from federation.models import Connection, System
 from federation.services import connect
@@ -37,6 +39,8 @@ from tests.browser.site import make_site
 
 ALL = ("read", "draft", "submit", "manage")
 STEP_S = 0.3
+FRESH_FOR_S = 60.0
+"""Placement refuses figures that are too old."""
 working = threading.Lock()
 """Held while a step is made, or while nothing is to happen."""
 
@@ -64,9 +68,14 @@ def step() -> None:
 
 
 def work() -> None:
+    looked_at = time.monotonic()
     while True:
         with working:
             step()
+        if time.monotonic() - looked_at > FRESH_FOR_S:
+            looked_at = time.monotonic()
+            for pk in System.objects.values_list("pk", flat=True):
+                refresh(pk, now=now())
         connection.close()
         time.sleep(STEP_S)
 
@@ -125,6 +134,11 @@ def person(asked: dict[str, Any]) -> dict[str, Any]:
     return {"full": token(user), "reader": token(user, "read"), "expired": token(user, days=-1)}
 
 
+def say(answer: dict[str, Any]) -> None:
+    sys.stdout.write(json.dumps(answer) + "\n")
+    sys.stdout.flush()
+
+
 def main(root: Path) -> None:
     call_command("migrate", verbosity=0)
     for name in ("dispatch", "control_system", "advance_task"):
@@ -132,11 +146,11 @@ def main(root: Path) -> None:
     make_site(User.objects.create_user("owner", password="a-long-password"), root / "anvil")
     bob = User.objects.create_user("bob", password="a-long-password")
     threading.Thread(target=work, daemon=True).start()
-    print(json.dumps({"bob": token(bob)}), flush=True)
+    say({"bob": token(bob)})
     does = {"happen": happen, "tasks": make_tasks, "state": set_state, "pause": pause, "person": person}
     for line in sys.stdin:
         asked = json.loads(line)
-        print(json.dumps(does[asked.pop("do")](asked)), flush=True)
+        say(does[asked.pop("do")](asked))
 
 
 if __name__ == "__main__":

@@ -31,6 +31,13 @@ def test_an_empty_environment_gives_the_defaults_of_the_contract() -> None:
     assert (env.database_url, env.redis_url, env.profiles) == (None, None, None)
 
 
+def test_what_only_the_command_line_reads_is_no_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("FACET_URL", "FACET_TOKEN", "FACET_SESSION", "FACET_WAKE", "FACET_ALLOW_HTTP"):
+        monkeypatch.setenv(name, "x")
+
+    assert environment.load().port == 8000
+
+
 def test_an_unknown_variable_is_refused_with_the_nearest_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FACET_SECRETKEY", "x")
 

@@ -18,6 +18,7 @@ from facet_cli.following import Follower
 from facet_cli.handles import is_final, kind_of, path_of
 from facet_cli.output import Output, duration, one_line
 
+_LISTED = 1000
 _TYPES = {"task": "task.*", "grp": "group.*", "xfer": "transfer.*"}
 
 
@@ -144,14 +145,16 @@ def events(context: Context) -> Exit:
         return Exit.OK
     deadline = None if args.timeout is None else time.monotonic() + args.timeout
     follower = Follower(client, after, types, args.subject, deadline, only_poll=args.poll)
-    for event in follower.events():
+    for count, event in enumerate(follower.events(), 1):
         _tell_event(output, event)
+        if count == args.limit:
+            break
     return Exit.OK
 
 
 def _listed(context: Context, after: int, types: Sequence[str]) -> int:
     """Print what is there from a cursor on, page by page, and return where it ends."""
-    left = context.args.limit
+    left = context.args.limit or _LISTED
     while left > 0:
         asked: dict[str, Any] = {
             "after": after,
