@@ -59,8 +59,8 @@ def _halved(value: Any, path: Sequence[str | int]) -> Any:
 
 
 _TOLD = (
-    "id", "task", "group", "state", "system", "partition", "cause", "result", "source", "confidence", "stream",
-    "next", "next_offset", "size", "is_complete", "timed_out",
+    "id", "task", "group", "state", "system", "partition", "cause", "result", "source", "confidence",
+    "stream", "next", "next_offset", "size", "is_complete", "timed_out",
 )  # fmt: skip
 
 
