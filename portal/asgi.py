@@ -1,7 +1,11 @@
-"""The ASGI application that uvicorn serves; it lets go of waiting readers once the server is told to stop."""
+"""The ASGI application that uvicorn serves: Django, and MCP beside it.
+
+It lets go of waiting readers once the server is told to stop.
+"""
 
 import os
 import signal
+import sys
 import threading
 from collections.abc import Awaitable, Callable, Mapping
 from types import FrameType
@@ -13,15 +17,21 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "portal.settings")
 
 _django = get_asgi_application()
 
+MCP = "portal.mcp.server"
+
 Message = dict[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Mapping[str, Any]], Awaitable[None]]
 
 
 async def application(scope: Message, receive: Receive, send: Send) -> None:
-    """Serve HTTP through Django, and the server's own start and stop."""
+    """Serve /mcp by the SDK, all other HTTP by Django, and the server's own start and stop."""
     if scope["type"] == "lifespan":
         await _live(receive, send)
+    elif scope["type"] == "http" and scope["path"] in ("/mcp", "/mcp/"):
+        from portal.mcp.server import ENDPOINT  # noqa: PLC0415  # megabytes that only agents need
+
+        await ENDPOINT(scope, receive, send)
     else:
         await _django(scope, receive, send)
 
@@ -36,6 +46,8 @@ async def _live(receive: Receive, send: Send) -> None:
             await send({"type": "lifespan.startup.complete"})
         else:
             LISTENER.stop()
+            if MCP in sys.modules:
+                await sys.modules[MCP].ENDPOINT.stop()
             await send({"type": "lifespan.shutdown.complete"})
             return
 

@@ -3,6 +3,7 @@
 import json
 from functools import cache
 
+from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.csrf import csrf_exempt
@@ -11,6 +12,7 @@ from django.views.decorators.http import require_safe
 from portal.api.openapi import document
 from portal.api.problems import catalogue, not_found
 from portal.skills.every import SKILLS
+from portal.skills.registry import Scope
 from providers.errors import NotFound
 
 # Swagger UI writes style elements of its own; scripts stay ours alone.
@@ -53,6 +55,19 @@ def for_models(request: HttpRequest) -> HttpResponse:
     """Tell a model in a page what this is and how it is used."""
     context = {"skills": list(SKILLS.values()), "url": request.build_absolute_uri("/").rstrip("/")}
     return render(request, "api/llms.txt", context, content_type="text/plain; charset=utf-8")
+
+
+@require_safe
+def protected_resource(_request: HttpRequest) -> HttpResponse:
+    """Say how /mcp is authorized (RFC 9728): by bearer tokens that people make here."""
+    told = {
+        "resource": f"{settings.PUBLIC_URL}/mcp",
+        "resource_name": "Facet",
+        "bearer_methods_supported": ["header"],
+        "scopes_supported": [scope.value for scope in Scope],
+        "resource_documentation": f"{settings.PUBLIC_URL}/api/v1/docs",
+    }
+    return HttpResponse(json.dumps(told), content_type="application/json")
 
 
 @csrf_exempt

@@ -66,6 +66,11 @@ urlpatterns = [
     _route("schema", docs.schema, "schema"),
     _route("docs", docs.browse, "docs"),
     _route("docs/errors", docs.errors, "docs-errors"),
+    re_path(
+        "^\\.well-known/oauth-protected-resource(?:/mcp)?$",
+        docs.protected_resource,
+        name="protected-resource",
+    ),
     re_path("^llms.txt$", docs.for_models, name="llms"),
     re_path("^api(?:/.*)?$", docs.nowhere, name="nowhere"),
 ]

@@ -11,8 +11,8 @@ from federation.event_types import EVENT_TYPES
 from orchestrator import selectors
 from orchestrator.shown import EventShown
 from portal.listening import LISTENER
-from portal.skills.bounds import LIMIT_BYTES, fitting
-from portal.skills.registry import Answer, Call, Scope, Skill, register
+from portal.skills.bounds import fitting
+from portal.skills.registry import Answer, Call, Options, Scope, Skill, register
 from providers.errors import Gone, InvalidInput, NotFound
 from providers.reading import nearest
 from providers.types import Frozen
@@ -108,7 +108,7 @@ def _wait(given: WaitInput, call: Call) -> Answer:
         )
         left = until - time.monotonic()
         if found or left <= 0 or LISTENER.stopping:
-            return Answer(_heard(found, given, after=after, head=head, full=call.options.full))
+            return Answer(_heard(found, given, after=after, head=head, options=call.options))
         after = max(after, head)
         if not connection.in_atomic_block:
             connection.close()  # a waiting caller holds none
@@ -118,8 +118,10 @@ def _wait(given: WaitInput, call: Call) -> Answer:
             time.sleep(min(_LOOK_S, left))
 
 
-def _heard(found: list[EventShown], given: WaitInput, *, after: int, head: int, full: bool) -> HeardEvents:
-    kept = found if full else fitting(found, LIMIT_BYTES - 200)
+def _heard(
+    found: list[EventShown], given: WaitInput, *, after: int, head: int, options: Options
+) -> HeardEvents:
+    kept = found if options.full else fitting(found, options.room - 200)
     if len(kept) < len(found) or len(found) == given.limit:
         following = kept[-1].cursor
     else:

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from federation import selectors
 from federation.shown import Gpus, History, RecordShown, SystemShown, by_use, show_record
-from portal.skills.bounds import LIMIT_BYTES, fitting, size
+from portal.skills.bounds import fitting, size
 from portal.skills.registry import Answer, Call, Scope, Skill, register
 from providers.errors import InvalidInput
 from providers.reading import nearest
@@ -72,7 +72,7 @@ def _inspect(given: InspectInput, call: Call) -> Answer:
         omitted={},
         next=None,
     )
-    return Answer(view if call.options.full else _bounded(view))
+    return Answer(view if call.options.full else _bounded(view, call.options.room))
 
 
 def _all_known(wanted: Sequence[str], systems: Sequence[SystemShown]) -> None:
@@ -107,12 +107,12 @@ def _summary(systems: Sequence[SystemShown], records: Sequence[RecordShown]) -> 
     )
 
 
-def _bounded(view: FederationView) -> FederationView:
-    """Return a view of at most 16 KiB: every system, then the records that help most."""
-    if size(view) <= LIMIT_BYTES:
+def _bounded(view: FederationView, most: int) -> FederationView:
+    """Return a view of at most so many bytes: every system, then the records that help most."""
+    if size(view) <= most:
         return view
     bare = view.model_copy(update={"records": [], "history": []})
-    room = LIMIT_BYTES - size(bare) - 400
+    room = most - size(bare) - 400
     past = fitting(view.history, int(room * _HISTORY_SHARE)) if view.history else []
     room -= sum(size(each) + 1 for each in past)
     records = fitting(view.records, room)

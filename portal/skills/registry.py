@@ -9,6 +9,7 @@ from typing import Any
 from django.contrib.auth.models import AbstractBaseUser
 from pydantic import BaseModel
 
+from portal.skills.bounds import LIMIT_BYTES
 from providers.errors import NotAuthorized, NotFound
 from providers.reading import nearest, read
 
@@ -42,7 +43,9 @@ class Options:
     """What a call may ask besides its input; REST takes them as query parameters of the same names."""
 
     full: bool = False
-    """Everything, however long; else at most 16 KiB."""
+    """Everything, however long; else at most `room`."""
+    room: int = LIMIT_BYTES
+    """How long an answer may be as JSON, bytes."""
     wait_s: float = 15.0
     """How long to wait for the site's own answer, 0..50."""
     created: Callable[[str], None] | None = None

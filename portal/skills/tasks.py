@@ -16,8 +16,8 @@ from orchestrator.placement.types import Decision
 from orchestrator.services import groups, tasks
 from orchestrator.shown import AttemptShown, GroupShown, TaskShown
 from orchestrator.task_input import TaskInput
-from portal.skills.bounds import LIMIT_BYTES, fitting, shortened, size
-from portal.skills.registry import Answer, Call, Caller, Scope, Skill, register
+from portal.skills.bounds import fitting, shortened, size
+from portal.skills.registry import Answer, Call, Caller, Options, Scope, Skill, register
 from providers.errors import Conflict, InvalidInput, NotFound
 from providers.types import Batch, Frozen, ReadFile
 
@@ -95,7 +95,7 @@ class PreviewInput(Frozen):
 def _preview(given: PreviewInput, call: Call) -> Answer:
     value, _ = tasks.preview(call.caller.user, given.model_extra or {}, now=call.now)
     body = value.model_dump(mode="json", by_alias=True)
-    return Answer(Previewed.model_validate(body if call.options.full else shortened(body, LIMIT_BYTES)))
+    return Answer(Previewed.model_validate(body if call.options.full else shortened(body, call.options.room)))
 
 
 class SubmitInput(Frozen):
@@ -110,13 +110,13 @@ def _submit(given: SubmitInput, call: Call) -> Answer:
         caller.user, given.model_extra or {}, actor=caller.actor, now=call.now, created=options.created
     )
     task = _settled(submitted.task, options.wait_s)
-    return submitted_answer(task, understood=submitted.understood.report(), full=options.full)
+    return submitted_answer(task, understood=submitted.understood.report(), options=options)
 
 
 def _submit_again(handle: str, call: Call) -> Answer:
     """Return the answer to a submission whose task exists, but whose first answer was never given."""
     task = _settled(tasks.find_task(call.caller.user, handle), call.options.wait_s)
-    return submitted_answer(task, understood={}, full=call.options.full)
+    return submitted_answer(task, understood={}, options=call.options)
 
 
 def _settled(task: Task, wait_s: float) -> Task:
@@ -130,11 +130,11 @@ def _settled(task: Task, wait_s: float) -> Task:
     return task
 
 
-def submitted_answer(task: Task, *, understood: dict[str, Any], full: bool) -> Answer:
+def submitted_answer(task: Task, *, understood: dict[str, Any], options: Options) -> Answer:
     """Return what a submission answers: 201 when the site has it (or nobody can), 202 while that is open."""
     shown = selectors.show_task(selectors.tasks(task.user).get(pk=task.pk))
     body = selectors.decisions(task.user).filter(task=task).order_by("id")[0].body
-    room = LIMIT_BYTES - size(shown) - size(understood) - 512
+    room = options.room - size(shown) - size(understood) - 512
     value = SubmittedTask(
         task=shown,
         id=shown.id,
@@ -142,7 +142,7 @@ def submitted_answer(task: Task, *, understood: dict[str, Any], full: bool) -> A
         system=shown.system,
         partition=shown.partition,
         shape=shown.shape,
-        decision=summarize(body if full else shortened(body, room)),
+        decision=summarize(body if options.full else shortened(body, room)),
         understood=understood,
     )
     status = 202 if TaskState(shown.state) in WAITING else 201
@@ -213,20 +213,20 @@ def _result(given: ResultInput, call: Call) -> Answer:
         ],
         omitted={},
     )
-    return Answer(AnyResult(value if call.options.full else _bounded(value)))
+    return Answer(AnyResult(value if call.options.full else _bounded(value, call.options.room)))
 
 
-def _bounded(result: Result) -> Result:
-    """Return a result of at most 16 KiB: the newest attempts and the first files stay."""
-    over = size(result) - LIMIT_BYTES
+def _bounded(result: Result, most: int) -> Result:
+    """Return a result of at most so many bytes: the newest attempts and the first files stay."""
+    over = size(result) - most
     if over <= 0:
         return result
-    attempts = fitting(list(reversed(result.attempts)), 6_000)[::-1]
+    attempts = fitting(list(reversed(result.attempts)), most * 3 // 8)[::-1]
     omitted = {"attempts": len(result.attempts) - len(attempts)}
     bounded = result.model_copy(update={"attempts": attempts})
     files = (result.manifest or {}).get("files") or []
-    if size(bounded) > LIMIT_BYTES and files:
-        room = LIMIT_BYTES - (size(bounded) - size(files)) - 200
+    if size(bounded) > most and files:
+        room = most - (size(bounded) - size(files)) - 200
         kept = [file for file, end in zip(files, _ends(files), strict=True) if end <= room]
         omitted["files"] = len(files) - len(kept)
         bounded = bounded.model_copy(update={"manifest": {**(result.manifest or {}), "files": kept}})

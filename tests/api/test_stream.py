@@ -75,6 +75,13 @@ def _free_port() -> int:
 
 @pytest.fixture
 def server() -> Iterator[Server]:
+    with serving() as found:
+        yield found
+
+
+@contextlib.contextmanager
+def serving() -> Iterator[Server]:
+    """Run the web process, and fail where it printed a traceback."""
     port = _free_port()
     variables = environment.outside(
         DATABASE_URL=_database_url(),
