@@ -32,7 +32,7 @@ from benchmarks.policies import (
     started_at,
 )
 from benchmarks.simulator.cluster import Policy as Scheduler
-from benchmarks.simulator.shapes import DAY, SYSTEMS, SystemShape, scaled
+from benchmarks.simulator.shapes import DAY, SYSTEMS, scaled
 from benchmarks.simulator.suites import (
     Request,
     facts_of,
@@ -243,7 +243,9 @@ def table(results: Results, suite: str) -> list[str]:
 
 def main(words: Sequence[str] | None = None) -> None:
     """Run a campaign and print its tables."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--seeds", type=int, nargs="+", default=[1])
     parser.add_argument("--days", type=float, default=4.0)
     parser.add_argument("--warm-up", type=float, default=2.0, help="days before the first round")

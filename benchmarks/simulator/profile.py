@@ -86,7 +86,7 @@ def _first(steps: list[Step], ask: Ask, after_s: int, *, only_now: bool = False)
             continue
         if free_gpus >= gpus and free_cpus >= cpus and free_mib >= memory_mib:
             if start_s is None:
-                start_s = at_s if at_s > after_s else after_s
+                start_s = max(after_s, at_s)
             if index == last or steps[index + 1][0] >= start_s + limit_s:
                 return start_s
         else:

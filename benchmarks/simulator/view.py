@@ -191,5 +191,3 @@ def _job(part: PartitionShape, job: Job, job_id: str, **seen: object) -> QueueJo
         }
         | seen
     )
-
-

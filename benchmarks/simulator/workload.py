@@ -73,7 +73,9 @@ def outages_of(shape: PartitionShape, *, days: float, random: Random) -> tuple[O
     found = []
     for _ in range(round(days * shape.nodes / 40)):
         start_s = random.randrange(int(days * DAY))
-        found.append(Outage(random.randrange(shape.nodes), start_s, start_s + random.randrange(HOUR, DAY // 2)))
+        found.append(
+            Outage(random.randrange(shape.nodes), start_s, start_s + random.randrange(HOUR, DAY // 2))
+        )
     return tuple(sorted(found, key=lambda outage: (outage.start_s, outage.node)))
 
 
@@ -92,7 +94,9 @@ def _session(shape: PartitionShape, user: _User, at_s: int, *, random: Random) -
     size = user.usual_size if random.random() < 0.7 else random.random()
     nodes, gpus, cpus = load.sizes[int(size * len(load.sizes))]
     nodes = min(nodes, max(1, shape.nodes // 4))
-    memory_mib = min(shape.memory_mib, int(shape.memory_mib * max(cpus / shape.cpus, gpus / max(shape.gpus, 1))))
+    memory_mib = min(
+        shape.memory_mib, int(shape.memory_mib * max(cpus / shape.cpus, gpus / max(shape.gpus, 1)))
+    )
     typical_s = load.median_runtime_s * math.exp(random.gauss(0, 1.1))
     limit_s = _limit(shape, typical_s * user.overestimate)
     count = min(load.max_batch, int(random.expovariate(1 / load.batch_mean) + random.paretovariate(1.3)))
