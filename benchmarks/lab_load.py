@@ -9,6 +9,7 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
+from typing import Self
 
 from tests.slurm.lab.cluster import Cluster, Refused
 
@@ -83,7 +84,7 @@ class Load:
             for cluster in clusters
         ]
 
-    def __enter__(self) -> "Load":
+    def __enter__(self) -> Self:
         for thread in self._threads:
             thread.start()
         return self

@@ -31,8 +31,8 @@ from benchmarks.policies import (
     fewest_nodes,
     started_at,
 )
-from benchmarks.simulator.cluster import Policy as Scheduler
 from benchmarks.simulator.shapes import DAY, SYSTEMS, scaled
+from benchmarks.simulator.state import Setup
 from benchmarks.simulator.suites import (
     Request,
     facts_of,
@@ -68,7 +68,7 @@ class Campaign:
     every_s: int = ROUND_EVERY_S
     max_rounds: int | None = None
     """Rounds of one world and suite; None = as many as fit."""
-    scheduler: Scheduler = field(default_factory=Scheduler)
+    scheduler: Setup = field(default_factory=Setup)
 
 
 @dataclass(slots=True)
@@ -110,7 +110,7 @@ def run(campaign: Campaign) -> Results:
     results = Results()
     systems = scaled(SYSTEMS, campaign.scale)
     for seed in campaign.seeds:
-        federation = Federation(seed=seed, days=campaign.days, systems=systems, policy=campaign.scheduler)
+        federation = Federation(seed=seed, days=campaign.days, systems=systems, setup=campaign.scheduler)
         entrants = {suite: policies(seed, suite) for suite in campaign.suites}
         store = PlanStore()
         for each in entrants.values():
@@ -255,7 +255,7 @@ def main(words: Sequence[str] | None = None) -> None:
     parser.add_argument("--rounds", type=int, help="at most so many per world and suite")
     parser.add_argument("--easy", action="store_true", help="one reservation, backfill every 180 s")
     given = parser.parse_args(words)
-    scheduler = Scheduler(reservations=1, backfill_every_s=180, depth=200) if given.easy else Scheduler()
+    scheduler = Setup(reservations=1, backfill_every_s=180, depth=200) if given.easy else Setup()
     campaign = Campaign(
         seeds=given.seeds,
         days=given.days,

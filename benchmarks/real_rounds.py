@@ -296,10 +296,11 @@ class Campaign:
                 wait_s = held.waits[choice.place, choice.shape.nodes]
                 by_policy[policy.name].append(Outcome(wait_s, wait_s + RUNS_S, best_s))
         waits = [wait_s for held in self.rounds for wait_s in held.waits.values()]
+        late = sum(wait_s >= self.horizon_s for wait_s in waits)
+        slowest_s = max(held.took_s for held in self.rounds)
         lines = [
-            f"{len(self.rounds)} rounds, {len(waits)} jobs; "
-            f"{sum(wait_s >= self.horizon_s for wait_s in waits)} never started within {self.horizon_s} s; "
-            f"look and submit took {max(held.took_s for held in self.rounds):.1f} s at most",
+            f"{len(self.rounds)} rounds, {len(waits)} jobs, {late} not started within {self.horizon_s} s",
+            f"looking everywhere and submitting every copy took {slowest_s:.1f} s at most",
             HEADER,
         ]
         lines += [row(name, outcomes) for name, outcomes in by_policy.items()]

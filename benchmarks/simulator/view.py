@@ -8,8 +8,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
-from benchmarks.simulator.cluster import OWN_USER, Entry, PartitionWorld, Run
+from benchmarks.simulator.cluster import OWN_USER, PartitionWorld
 from benchmarks.simulator.shapes import PartitionShape, SystemShape
+from benchmarks.simulator.state import Entry, Run
 from benchmarks.simulator.workload import Job
 from federation.merge import prepare
 from federation.profile import NodeCount, NodeType, PartitionProfile, ProfileDocument

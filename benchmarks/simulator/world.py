@@ -3,8 +3,9 @@
 from collections.abc import Mapping
 from random import Random
 
-from benchmarks.simulator.cluster import PartitionWorld, Policy
+from benchmarks.simulator.cluster import PartitionWorld
 from benchmarks.simulator.shapes import SYSTEMS, SystemShape
+from benchmarks.simulator.state import Setup
 from benchmarks.simulator.view import records_of
 from benchmarks.simulator.workload import Job, jobs_of, outages_of
 from federation.types import ResourceRecord
@@ -27,7 +28,7 @@ class Federation:
         seed: int,
         days: float,
         systems: tuple[SystemShape, ...] = SYSTEMS,
-        policy: Policy | None = None,
+        setup: Setup | None = None,
     ) -> None:
         """Make the load of so many days; nothing has been submitted yet."""
         self.systems, self.now_s = systems, 0
@@ -37,7 +38,7 @@ class Federation:
                 random = Random(f"{seed}/{system.name}/{part.name}")
                 jobs = jobs_of(part, days=days, random=random)
                 outages = outages_of(part, days=days, random=random)
-                self.worlds[system.name, part.name] = PartitionWorld(part, jobs, outages, policy)
+                self.worlds[system.name, part.name] = PartitionWorld(part, jobs, outages, setup)
 
     def run_until(self, at_s: int) -> None:
         """Let time pass everywhere."""
