@@ -1,4 +1,4 @@
-"""What a simulated partition consists of at one instant: its queue, what runs, what is free, who used how much."""
+"""What a simulated partition consists of at one instant: queue, running jobs, free resources, usage."""
 
 from dataclasses import dataclass, field
 

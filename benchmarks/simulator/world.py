@@ -46,17 +46,12 @@ class Federation:
             world.run_until(at_s)
         self.now_s = at_s
 
-    def records(self, *, priorities: Mapping[Place, int] | None = None) -> tuple[ResourceRecord, ...]:
-        """Return our records of every system now; `priorities`: our own where the sites tell."""
-        known = priorities or {}
+    def records(self) -> tuple[ResourceRecord, ...]:
+        """Return our records of every system now."""
         found: list[ResourceRecord] = []
         for system in self.systems:
-            found += records_of(
-                system,
-                {part.name: self.worlds[system.name, part.name] for part in system.partitions},
-                now_s=self.now_s,
-                priorities={name: value for (owner, name), value in known.items() if owner == system.name},
-            )
+            worlds = {part.name: self.worlds[system.name, part.name] for part in system.partitions}
+            found += records_of(system, worlds, now_s=self.now_s)
         return tuple(found)
 
     def wait(self, place: Place, job: Job, *, horizon_s: int) -> int | None:
