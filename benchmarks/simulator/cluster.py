@@ -55,7 +55,7 @@ class PartitionWorld:
         self._steps: dict[int, list[Step]] = {}
         self._on_node: list[set[int]] = [set() for _ in range(count)]
         self._main_at: float = inf
-        self._is_dirty = False
+        self._backfill_at: float = inf
         self._ranked_at_s = 0
 
     # --- time ------------------------------------------------------------------------------------
@@ -110,10 +110,7 @@ class PartitionWorld:
             at = min(at, self._ends[0][0])
         if self._next_turn < len(self._turns):
             at = min(at, self._turns[self._next_turn][0])
-        if self._is_dirty and self.queue:
-            beat = self.setup.backfill_every_s
-            at = min(at, (self.now_s // beat + 1) * beat)
-        return at
+        return min(at, self._backfill_at)
 
     def _happen(self) -> None:
         """Handle everything due now: ends first, then drains, arrivals, and the passes."""
@@ -133,13 +130,15 @@ class PartitionWorld:
         if self._main_at <= now_s:
             self._main_at = inf
             self._main_pass()
-        if self._is_dirty and now_s % self.setup.backfill_every_s == 0:
-            self._is_dirty = False
+        if self._backfill_at <= now_s:
+            self._backfill_at = inf
             self._backfill()
 
     def _touch(self) -> None:
-        self._is_dirty = True
+        """Something changed: the next main pass and the next backfill will look at it."""
+        beat = self.setup.backfill_every_s
         self._main_at = min(self._main_at, self.now_s + START_S)
+        self._backfill_at = min(self._backfill_at, (self.now_s // beat + 1) * beat)
 
     # --- priority ---------------------------------------------------------------------------------
 
