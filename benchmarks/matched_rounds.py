@@ -31,8 +31,13 @@ from benchmarks.policies import (
     fewest_nodes,
     started_at,
 )
+<<<<<<< HEAD
 from benchmarks.simulator.cluster import Policy as Scheduler
 from benchmarks.simulator.shapes import DAY, SYSTEMS, scaled
+=======
+from benchmarks.simulator.shapes import DAY, SYSTEMS, scaled
+from benchmarks.simulator.state import Setup
+>>>>>>> sim
 from benchmarks.simulator.suites import (
     Request,
     facts_of,
@@ -52,7 +57,6 @@ ROUND_EVERY_S = 2400
 HORIZON_S = DAY
 """A copy that waits longer counts as waiting this long."""
 PUBLISHED = "published, reading A"
-TOLD = "ours, priority and history"
 OURS = "ours"
 
 
@@ -68,7 +72,7 @@ class Campaign:
     every_s: int = ROUND_EVERY_S
     max_rounds: int | None = None
     """Rounds of one world and suite; None = as many as fit."""
-    scheduler: Scheduler = field(default_factory=Scheduler)
+    scheduler: Setup = field(default_factory=Setup)
 
 
 @dataclass(slots=True)
@@ -89,19 +93,30 @@ class Results:
             self.waits.setdefault((suite, policy), []).append((seen.p50, seen.p90, outcome.wait_s))
 
 
-def policies(seed: int, suite: str) -> list[tuple[Policy, bool, bool]]:
-    """Return every policy, with whether it is told our own priority and others' finished jobs."""
+@dataclass(frozen=True, slots=True)
+class Entrant:
+    """A policy and what it sees besides, or does not see, of what an ordinary user may know."""
+
+    policy: Policy
+    sees_priority: bool = True
+    """Our own priority, as fair share and weights give it."""
+    sees_history: bool = False
+    """The finished jobs of others."""
+
+
+def entrants_of(seed: int, suite: str) -> list[Entrant]:
+    """Return every policy."""
     fixed = [("delta", "gpuA100x4"), ("delta", "gpuA40x4")]
     return [
-        (Fixed(fixed), False, False),
-        (AtRandom(Random(f"{seed}/{suite}")), False, False),
-        (ShortestQueue(), False, False),
-        (Published(per_node=False, name=PUBLISHED), False, False),
-        (Published(per_node=True, name="published, reading C"), False, False),
-        (Ours(name="ours, without learning", learns=False), False, False),
-        (Ours(name=OURS), False, False),
-        (Ours(name="ours, priority told"), True, False),
-        (Ours(name=TOLD), True, True),
+        Entrant(Fixed(fixed)),
+        Entrant(AtRandom(Random(f"{seed}/{suite}"))),
+        Entrant(ShortestQueue()),
+        Entrant(Published(per_node=False, name=PUBLISHED)),
+        Entrant(Published(per_node=True, name="published, reading C")),
+        Entrant(Ours(name="ours, priority hidden"), sees_priority=False),
+        Entrant(Ours(name="ours, without learning", learns=False)),
+        Entrant(Ours(name=OURS)),
+        Entrant(Ours(name="ours, others' history too"), sees_history=True),
     ]
 
 
@@ -110,13 +125,13 @@ def run(campaign: Campaign) -> Results:
     results = Results()
     systems = scaled(SYSTEMS, campaign.scale)
     for seed in campaign.seeds:
-        federation = Federation(seed=seed, days=campaign.days, systems=systems, policy=campaign.scheduler)
-        entrants = {suite: policies(seed, suite) for suite in campaign.suites}
+        federation = Federation(seed=seed, days=campaign.days, systems=systems, setup=campaign.scheduler)
+        entrants = {suite: entrants_of(seed, suite) for suite in campaign.suites}
         store = PlanStore()
         for each in entrants.values():
-            for policy, _, _ in each:
-                if isinstance(policy, Ours):
-                    policy.store = store
+            for entrant in each:
+                if isinstance(entrant.policy, Ours):
+                    entrant.policy.store = store
         facts = {s: facts_of(systems, seed=seed, is_mixed=s == "M") for s in campaign.suites}
         streams = {suite: Random(f"{seed}/{suite}/requests") for suite in campaign.suites}
         for at_s in _instants(campaign, seed):
@@ -162,14 +177,11 @@ class _Round:
         self.question = replace(question, shapes=shapes, own_s=own_s)
         self._waits: dict[tuple[Place, int], int] = {}
 
-    def play(self, suite: str, entrants: Sequence[tuple[Policy, bool, bool]], results: Results) -> None:
+    def play(self, suite: str, entrants: Sequence[Entrant], results: Results) -> None:
         """Let every policy choose, and note what became of it."""
         if not self.question.shapes:
             return
-        choices = [
-            (policy, policy.choose(self._asked(priority=priority, history=history)))
-            for policy, priority, history in entrants
-        ]
+        choices = [(each.policy, each.policy.choose(self._asked(each))) for each in entrants]
         for each, shape in self.question.shapes.items():
             self.wait(each, shape)
         for _, choice in choices:
@@ -194,19 +206,13 @@ class _Round:
     def _job(self, place: Place, shape: Shape) -> Job:
         return job_of(shape, now_s=self.federation.now_s, runtime_s=self.question.own_s[place])
 
-    def _asked(self, *, priority: bool, history: bool) -> Question:
-        """Return the question with what a policy is told."""
+    def _asked(self, entrant: Entrant) -> Question:
+        """Return the question with what a policy may see."""
         question = self.question
-        if priority:
-            told = {
-                place: replace(
-                    question.records[place],
-                    own_priority=self.federation.worlds[place].priority_of(self._job(place, shape)),
-                )
-                for place, shape in question.shapes.items()
-            }
-            question = replace(question, records={**question.records, **told})
-        if history:
+        if not entrant.sees_priority:
+            hidden = {place: replace(each, own_priority=None) for place, each in question.records.items()}
+            question = replace(question, records=hidden)
+        if entrant.sees_history:
             by_user, by_partition = self.federation.history()
             facts = replace(
                 self.facts, limit_fractions_by_user=by_user, limit_fractions_by_partition=by_partition
@@ -255,7 +261,7 @@ def main(words: Sequence[str] | None = None) -> None:
     parser.add_argument("--rounds", type=int, help="at most so many per world and suite")
     parser.add_argument("--easy", action="store_true", help="one reservation, backfill every 180 s")
     given = parser.parse_args(words)
-    scheduler = Scheduler(reservations=1, backfill_every_s=180, depth=200) if given.easy else Scheduler()
+    scheduler = Setup(reservations=1, backfill_every_s=180, depth=200) if given.easy else Setup()
     campaign = Campaign(
         seeds=given.seeds,
         days=given.days,

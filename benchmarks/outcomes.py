@@ -56,9 +56,11 @@ def row(name: str, outcomes: Sequence[Outcome]) -> str:
     low95, high95 = interval(added, lambda values: quantile(values, 0.95))
     mean_text = f"{fmean(added):.0f} [{low:.0f}-{high:.0f}]"
     p95_text = f"{quantile(added, 0.95):.0f} [{low95:.0f}-{high95:.0f}]"
+    completions = [each.completion_s for each in outcomes]
+    wait_s = fmean(each.wait_s for each in outcomes)
     return (
-        f"{name:<32}{exact:5.0%} ({near:5.1%})  {median(each.completion_s for each in outcomes):7.0f}"
-        f" {fmean(each.completion_s for each in outcomes):7.0f} {fmean(each.wait_s for each in outcomes):10.0f}"
+        f"{name:<32}{exact:5.0%} ({near:5.1%})  {median(completions):7.0f}"
+        f" {fmean(completions):7.0f} {wait_s:10.0f}"
         f" {median(added):8.0f}  {mean_text:<25}  {p95_text:<25}  {quantile(added, 0.99):7.0f}"
     )
 

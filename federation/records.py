@@ -69,7 +69,7 @@ def _record(
         max_nodes=_least(declared.max_nodes, live.max_nodes if live else None),
         is_exclusive=declared.exclusive if declared.exclusive is not None else bool(live and live.exclusive),
         limits=limits,
-        own_priority=_own_priority(prepared.probe, access, partition.scheduler_name),
+        own_priority=_own_priority(prepared.probe, access, partition, association=association, qos=qos),
         user=access.remote_user,
         maintenance=partition.maintenance,
         containers=profile.containers,
@@ -220,8 +220,29 @@ def _own_use(probe: Probe | None, user: str | None, partition: str) -> tuple[int
     return (sum(job.array_pending for job in own), len(running), sum(job.gpus for job in running))
 
 
-def _own_priority(probe: Probe | None, access: Access, partition: str) -> int | None:
-    """Return the priority of our newest waiting job here, the best guess of what a fresh one would get."""
+def _own_priority(
+    probe: Probe | None,
+    access: Access,
+    partition: PreparedPartition,
+    *,
+    association: Association | None,
+    qos: str | None,
+) -> int | None:
+    """Return the priority a fresh job of ours would get, None where nothing tells.
+
+    What our newest waiting job here has, else what fair share, partition and QoS add up to.
+    """
+    told = _newest_priority(probe, access, partition.scheduler_name)
+    if told is not None or association is None or association.priority_points is None:
+        return told
+    live = partition.live
+    asked = next((found for found in access.qos if found.name == qos), None)
+    parts = (live.priority_points if live else None, asked.priority_points if asked else None)
+    return association.priority_points + sum(part for part in parts if part is not None)
+
+
+def _newest_priority(probe: Probe | None, access: Access, partition: str) -> int | None:
+    """Return the priority of our newest waiting job in a partition."""
     if probe is None or access.remote_user is None:
         return None
     own = [

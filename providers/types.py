@@ -203,6 +203,10 @@ class Partition(Frozen):
     root_only: bool = False
     requires_reservation: bool = False
     priority_tier: int | None = None
+    job_factor: int | None = None
+    """The partition's own weight in a job's priority, relative to other partitions'."""
+    priority_points: int | None = None
+    """What it adds to a job's priority; None = not told, as in the next two classes."""
     preempt_mode: str | None = None
     def_mem_per_cpu_mib: int | None = None
     def_mem_per_node_mib: int | None = None
@@ -228,6 +232,7 @@ class Qos(Frozen):
 
     name: str
     priority: int = 0
+    priority_points: int | None = None
     flags: tuple[str, ...] = ()
     per_user: Limits = Limits()
     per_job: Limits = Limits()
@@ -245,6 +250,7 @@ class Association(Frozen):
     limits: Limits = Limits()
     group: Limits = Limits()
     fairshare: float | None = None
+    priority_points: int | None = None
 
 
 class Reservation(Frozen):

@@ -1,1 +1,1 @@
-"""A seedable simulator of several Slurm-like clusters: shapes, load, scheduling, and what a user sees of it."""
+"""A seedable simulator of several Slurm-like clusters: shapes, load, scheduling, what a user sees."""

@@ -1,110 +1,27 @@
 """One partition's scheduler as a discrete-event simulation: a main pass by strict priority, and backfill.
 
 The main pass runs shortly after every event and starts jobs in priority order until one does not fit.
-Backfill runs on a fixed beat, gives the first jobs of the queue future reservations on requested limits, and
-starts whatever delays none of them. Partitions share no node, so each is a world of its own, and a copy of one
-partition is all that a probe job needs.
+Backfill runs on a fixed beat, gives the first jobs of the queue future reservations on requested limits,
+and starts whatever delays none of them. Partitions share no node, so each is a world of its own, and a copy
+of one partition is all that a probe job needs.
 """
 
 from bisect import insort
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from copy import copy
 from heapq import heappop, heappush
 from math import inf, log2
 
 from benchmarks.simulator.profile import Ask, Profile, Step
 from benchmarks.simulator.shapes import DAY, PartitionShape
+from benchmarks.simulator.state import Book, Ended, Entry, Free, Run, Setup
 from benchmarks.simulator.workload import Job, Outage
 
 OWN_USER = "facet"
-OWN_FAIRSHARE = 0.5
+OWN_FAIRSHARE = 0.35
+"""Somewhat more used than the even share, which is ½."""
 START_S = 2
 """From an event to the main pass that sees it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Policy:
-    """How the scheduler is set up."""
-
-    backfill_every_s: int = 60
-    reservations: int = 30
-    """Future reservations of one backfill pass; 1 = EASY."""
-    depth: int = 400
-    main_depth: int = 100
-    age_weight: float = 3000.0
-    """Per week of waiting."""
-    fairshare_weight: float = 10_000.0
-    size_weight: float = 100.0
-    half_life_s: int = 2 * DAY
-    priorities_every_s: int = 300
-
-
-@dataclass(slots=True)
-class Entry:
-    """A job in the queue: how many of its tasks still wait, and how many run."""
-
-    job: Job
-    ask: Ask
-    left: int
-    running: int = 0
-    priority: int = 0
-
-    @property
-    def order(self) -> tuple[int, int, int]:
-        """Return the place in the queue: by priority, then submission."""
-        return -self.priority, self.job.submit_s, self.job.number
-
-
-@dataclass(frozen=True, slots=True)
-class Run:
-    """One running task."""
-
-    job: Job
-    ask: Ask
-    nodes: tuple[int, ...]
-    start_s: int
-    runtime_s: int
-
-
-@dataclass(frozen=True, slots=True)
-class Ended:
-    """One finished task, as accounting keeps it."""
-
-    user: str
-    end_s: int
-    runtime_s: int
-    limit_s: int
-
-    @property
-    def limit_share(self) -> float:
-        """Return the share of its limit that the task used."""
-        return self.runtime_s / self.limit_s
-
-
-@dataclass(slots=True)
-class _Free:
-    """What is free on each node now."""
-
-    cpus: list[int]
-    memory_mib: list[int]
-    gpus: list[int]
-    is_down: list[bool]
-
-    def copy(self) -> "_Free":
-        return _Free(self.cpus.copy(), self.memory_mib.copy(), self.gpus.copy(), self.is_down.copy())
-
-
-@dataclass(slots=True)
-class _Book:
-    """Who uses how much: running tasks, tasks and GPUs by user, decayed node-seconds by user."""
-
-    tasks: dict[str, int] = field(default_factory=dict)
-    gpus: dict[str, int] = field(default_factory=dict)
-    usage: dict[str, float] = field(default_factory=dict)
-    usage_at_s: int = 0
-
-    def copy(self) -> "_Book":
-        return _Book(self.tasks.copy(), self.gpus.copy(), self.usage.copy(), self.usage_at_s)
 
 
 class PartitionWorld:
@@ -115,9 +32,9 @@ class PartitionWorld:
         shape: PartitionShape,
         jobs: tuple[Job, ...],
         outages: tuple[Outage, ...] = (),
-        policy: Policy | None = None,
+        setup: Setup | None = None,
     ) -> None:
-        self.shape, self.policy = shape, policy or Policy()
+        self.shape, self.setup = shape, setup or Setup()
         self.now_s = 0
         self.queue: list[Entry] = []
         self.running: dict[int, Run] = {}
@@ -125,7 +42,7 @@ class PartitionWorld:
         self.started_at: dict[int, int] = {}
         """First start by job number; kept for own jobs only."""
         count = shape.nodes
-        self._free = _Free(
+        self._free = Free(
             [shape.cpus] * count, [shape.memory_mib] * count, [shape.gpus] * count, [False] * count
         )
         self._jobs, self._next_job = jobs, 0
@@ -134,29 +51,24 @@ class PartitionWorld:
         self._ends: list[tuple[int, int]] = []
         self._run_number = 0
         self._unfinished: set[int] = set()
-        self._book = _Book()
+        self._book = Book()
         self._steps: dict[int, list[Step]] = {}
         self._on_node: list[set[int]] = [set() for _ in range(count)]
         self._main_at: float = inf
-        self._is_dirty = False
+        self._backfill_at: float = inf
         self._ranked_at_s = 0
 
     # --- time ------------------------------------------------------------------------------------
 
     def fork(self) -> "PartitionWorld":
         """Return an independent copy at the same instant; finished jobs of the past are not carried over."""
-        made = PartitionWorld.__new__(PartitionWorld)
-        made.shape, made.policy, made.now_s = self.shape, self.policy, self.now_s
-        made.queue = [Entry(e.job, e.ask, e.left, e.running, e.priority) for e in self.queue]
+        made = copy(self)
+        made.queue = [copy(entry) for entry in self.queue]
         made.running, made.ended, made.started_at = self.running.copy(), [], self.started_at.copy()
-        made._free, made._book = self._free.copy(), self._book.copy()
-        made._jobs, made._next_job = self._jobs, self._next_job
-        made._turns, made._next_turn = self._turns, self._next_turn
-        made._ends, made._run_number = self._ends.copy(), self._run_number
-        made._unfinished = self._unfinished.copy()
-        made._steps = self._steps.copy()
-        made._on_node = [held.copy() for held in self._on_node]
-        made._main_at, made._is_dirty, made._ranked_at_s = self._main_at, self._is_dirty, self._ranked_at_s
+        made._free, made._book = self._free.copy(), self._book.copy()  # noqa: SLF001  # our own kind
+        made._ends, made._steps = self._ends.copy(), self._steps.copy()  # noqa: SLF001  # as above
+        made._unfinished = self._unfinished.copy()  # noqa: SLF001  # as above
+        made._on_node = [held.copy() for held in self._on_node]  # noqa: SLF001  # as above
         return made
 
     def run_until(self, until_s: int, *, stop: Callable[[], bool] | None = None) -> None:
@@ -173,10 +85,10 @@ class PartitionWorld:
 
     def probe(self, job: Job, *, horizon_s: int) -> int | None:
         """Return the wait of one more job in a copy of this world; None when it outlasts the horizon."""
-        copy = self.fork()
-        copy.submit(job)
-        copy.run_until(self.now_s + horizon_s, stop=lambda: job.number in copy.started_at)
-        start_s = copy.started_at.get(job.number)
+        other = self.fork()
+        other.submit(job)
+        other.run_until(self.now_s + horizon_s, stop=lambda: job.number in other.started_at)
+        start_s = other.started_at.get(job.number)
         return None if start_s is None else start_s - job.submit_s
 
     def submit(self, job: Job) -> None:
@@ -198,10 +110,7 @@ class PartitionWorld:
             at = min(at, self._ends[0][0])
         if self._next_turn < len(self._turns):
             at = min(at, self._turns[self._next_turn][0])
-        if self._is_dirty and self.queue:
-            beat = self.policy.backfill_every_s
-            at = min(at, (self.now_s // beat + 1) * beat)
-        return at
+        return min(at, self._backfill_at)
 
     def _happen(self) -> None:
         """Handle everything due now: ends first, then drains, arrivals, and the passes."""
@@ -216,18 +125,20 @@ class PartitionWorld:
         while self._next_job < len(self._jobs) and self._jobs[self._next_job].submit_s <= now_s:
             self.submit(self._jobs[self._next_job])
             self._next_job += 1
-        if self.queue and now_s - self._ranked_at_s >= self.policy.priorities_every_s:
+        if self.queue and now_s - self._ranked_at_s >= self.setup.priorities_every_s:
             self._rank()
         if self._main_at <= now_s:
             self._main_at = inf
             self._main_pass()
-        if self._is_dirty and now_s % self.policy.backfill_every_s == 0:
-            self._is_dirty = False
+        if self._backfill_at <= now_s:
+            self._backfill_at = inf
             self._backfill()
 
     def _touch(self) -> None:
-        self._is_dirty = True
+        """Something changed: the next main pass and the next backfill will look at it."""
+        beat = self.setup.backfill_every_s
         self._main_at = min(self._main_at, self.now_s + START_S)
+        self._backfill_at = min(self._backfill_at, (self.now_s // beat + 1) * beat)
 
     # --- priority ---------------------------------------------------------------------------------
 
@@ -238,13 +149,11 @@ class PartitionWorld:
         return {user: 2 ** -(used / even) for user, used in book.usage.items()} | {OWN_USER: OWN_FAIRSHARE}
 
     def _priority(self, entry: Entry, shares: Mapping[str, float]) -> int:
-        job, policy = entry.job, self.policy
+        job, setup = entry.job, self.setup
         age = min((self.now_s - job.submit_s) / (7 * DAY), 1.0)
         share = shares.get(job.user, 1.0)
         return int(
-            policy.age_weight * age
-            + policy.fairshare_weight * share
-            + policy.size_weight * log2(1 + job.nodes)
+            setup.age_weight * age + setup.fairshare_weight * share + setup.size_weight * log2(1 + job.nodes)
         )
 
     def priority_of(self, job: Job) -> int:
@@ -270,31 +179,25 @@ class PartitionWorld:
     # --- passes -----------------------------------------------------------------------------------
 
     def is_eligible(self, entry: Entry) -> bool:
-        """Return whether an entry waits for resources or priority only: not for its own limits or another job."""
+        """Return whether an entry waits for resources or priority only, not for its limits or another job."""
         job, shape, book = entry.job, self.shape, self._book
         if job.after is not None and job.after in self._unfinished:
             return False
         if job.throttle is not None and entry.running >= job.throttle:
             return False
-        if shape.max_running_per_user is not None:
-            if book.tasks.get(job.user, 0) >= shape.max_running_per_user:
-                return False
-        if shape.max_gpus_per_user is not None:
-            return book.gpus.get(job.user, 0) + job.gpus_total <= shape.max_gpus_per_user
-        return True
+        tasks, gpus = book.tasks.get(job.user, 0), book.gpus.get(job.user, 0)
+        if shape.max_running_per_user is not None and tasks >= shape.max_running_per_user:
+            return False
+        return shape.max_gpus_per_user is None or gpus + job.gpus_total <= shape.max_gpus_per_user
 
     def _main_pass(self) -> None:
-        seen = 0
-        for entry in list(self.queue):
+        for entry in self.queue[: self.setup.main_depth]:
             while entry.left and self.is_eligible(entry):
                 nodes = self._fit_now(entry.ask)
                 if nodes is None:
                     self._sweep()
                     return
                 self._start(entry, nodes)
-            seen += 1
-            if seen >= self.policy.main_depth:
-                break
         self._sweep()
 
     def _fit_now(self, ask: Ask) -> list[int] | None:
@@ -317,14 +220,14 @@ class PartitionWorld:
     def _backfill(self) -> None:
         profile, reserved = self._profile(), 0
         not_now: set[Ask] = set()
-        for entry in self.queue[: self.policy.depth]:
+        for entry in self.queue[: self.setup.depth]:
             while entry.left and entry.ask not in not_now and self.is_eligible(entry):
                 positions = profile.at_once(entry.ask, self.now_s)
                 if positions is not None:
                     self._start(entry, profile.take(positions, entry.ask, self.now_s))
                     continue
                 not_now.add(entry.ask)
-            if entry.left and reserved < self.policy.reservations and self.is_eligible(entry):
+            if entry.left and reserved < self.setup.reservations and self.is_eligible(entry):
                 found = profile.earliest(entry.ask, self.now_s + 1)
                 if found is not None:
                     profile.take(found[1], entry.ask, found[0])
@@ -404,7 +307,7 @@ class PartitionWorld:
 
     def _charge(self, run: Run) -> None:
         book = self._book
-        fade = 0.5 ** ((self.now_s - book.usage_at_s) / self.policy.half_life_s)
+        fade = 0.5 ** ((self.now_s - book.usage_at_s) / self.setup.half_life_s)
         book.usage = {user: used * fade for user, used in book.usage.items()}
         book.usage_at_s = self.now_s
         shape, ask = self.shape, run.ask

@@ -60,11 +60,12 @@ class Profile:
         found = []
         for position, steps in enumerate(self._steps):
             _, cpus, memory_mib, gpus = steps[0]
-            if cpus >= ask.cpus and gpus >= ask.gpus and memory_mib >= ask.memory_mib:
-                if len(steps) == 1 or _first(steps, ask, now_s, only_now=True) == now_s:
-                    found.append(position)
-                    if len(found) == ask.nodes:
-                        return found
+            if cpus < ask.cpus or gpus < ask.gpus or memory_mib < ask.memory_mib:
+                continue
+            if len(steps) == 1 or _first(steps, ask, now_s, only_now=True) == now_s:
+                found.append(position)
+                if len(found) == ask.nodes:
+                    return found
         return None
 
     def take(self, positions: Sequence[int], ask: Ask, start_s: int) -> list[int]:

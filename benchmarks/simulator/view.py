@@ -5,17 +5,17 @@ Nothing here tells true runtimes or future arrivals. From the probe on, everythi
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
-from benchmarks.simulator.cluster import OWN_USER, Entry, PartitionWorld, Run
+from benchmarks.simulator.cluster import OWN_FAIRSHARE, OWN_USER, PartitionWorld
 from benchmarks.simulator.shapes import PartitionShape, SystemShape
+from benchmarks.simulator.state import Entry, Run
 from benchmarks.simulator.workload import Job
 from federation.merge import prepare
 from federation.profile import NodeCount, NodeType, PartitionProfile, ProfileDocument
 from federation.records import records
 from federation.types import Access, Credit, Health, ResourceRecord, Standing
-from providers.types import GpuPool, JobState, Node, Partition, Probe, QueueJob
+from providers.types import Association, GpuPool, JobState, Node, Partition, Probe, QueueJob
 
 EPOCH = datetime(2026, 3, 2, 0, 0, tzinfo=UTC)
 ACCOUNT = "facet"
@@ -58,31 +58,28 @@ def _node_type(part: PartitionShape) -> NodeType:
 
 
 def records_of(
-    system: SystemShape, worlds: Mapping[str, PartitionWorld], *, now_s: int, priorities: Mapping[str, int]
+    system: SystemShape, worlds: Mapping[str, PartitionWorld], *, now_s: int
 ) -> tuple[ResourceRecord, ...]:
-    """Return one user's records of a system, seen this instant.
-
-    Args:
-        system: its shape.
-        worlds: its partitions by name, all at `now_s`.
-        now_s: the simulated time.
-        priorities: our own priority by partition, where it is told (as `sprio` would); else it is estimated.
-    """
+    """Return one user's records of a system, seen this instant; `worlds` are its partitions by name."""
     probe = probe_of(system, worlds, now_s=now_s)
+    weight = worlds[system.partitions[0].name].setup.fairshare_weight
+    mine = Association(
+        account=ACCOUNT,
+        user=OWN_USER,
+        fairshare=OWN_FAIRSHARE,
+        priority_points=int(weight * OWN_FAIRSHARE),
+    )
     prepared = prepare(profile_of(system), probe, probe.partitions)
     access = Access(
         is_connected=True,
         remote_user=OWN_USER,
+        associations=(mine,),
         credits={ACCOUNT: Credit(unit="SU", granted=None, left=None)},
     )
     standing = Standing(
         health=Health.ONLINE, snapshot_id=f"{system.name}-{now_s}", observed_at=instant(now_s)
     )
-    seen = records(prepared, access, standing)
-    return tuple(
-        replace(each, own_priority=priorities[each.partition]) if each.partition in priorities else each
-        for each in seen
-    )
+    return records(prepared, access, standing)
 
 
 def probe_of(system: SystemShape, worlds: Mapping[str, PartitionWorld], *, now_s: int) -> Probe:
@@ -125,7 +122,7 @@ def _node(part: PartitionShape, world: PartitionWorld, number: int) -> Node:
     cpus, memory_mib, gpus, is_down = world.free_on(number)
     is_idle = cpus == part.cpus and gpus == part.gpus
     state = "idle" if is_idle else "allocated" if cpus == 0 else "mixed"
-    pools = ()
+    pools: tuple[GpuPool, ...] = ()
     if part.gpus:
         free = 0 if is_down else gpus
         pools = (GpuPool(type=part.gpu_type, total=part.gpus, used=part.gpus - gpus, free=free),)

@@ -3,8 +3,9 @@
 from collections.abc import Mapping
 from random import Random
 
-from benchmarks.simulator.cluster import PartitionWorld, Policy
+from benchmarks.simulator.cluster import PartitionWorld
 from benchmarks.simulator.shapes import SYSTEMS, SystemShape
+from benchmarks.simulator.state import Setup
 from benchmarks.simulator.view import records_of
 from benchmarks.simulator.workload import Job, jobs_of, outages_of
 from federation.types import ResourceRecord
@@ -27,7 +28,7 @@ class Federation:
         seed: int,
         days: float,
         systems: tuple[SystemShape, ...] = SYSTEMS,
-        policy: Policy | None = None,
+        setup: Setup | None = None,
     ) -> None:
         """Make the load of so many days; nothing has been submitted yet."""
         self.systems, self.now_s = systems, 0
@@ -37,7 +38,7 @@ class Federation:
                 random = Random(f"{seed}/{system.name}/{part.name}")
                 jobs = jobs_of(part, days=days, random=random)
                 outages = outages_of(part, days=days, random=random)
-                self.worlds[system.name, part.name] = PartitionWorld(part, jobs, outages, policy)
+                self.worlds[system.name, part.name] = PartitionWorld(part, jobs, outages, setup)
 
     def run_until(self, at_s: int) -> None:
         """Let time pass everywhere."""
@@ -45,17 +46,12 @@ class Federation:
             world.run_until(at_s)
         self.now_s = at_s
 
-    def records(self, *, priorities: Mapping[Place, int] | None = None) -> tuple[ResourceRecord, ...]:
-        """Return our records of every system now; `priorities`: our own where the sites tell."""
-        known = priorities or {}
+    def records(self) -> tuple[ResourceRecord, ...]:
+        """Return our records of every system now."""
         found: list[ResourceRecord] = []
         for system in self.systems:
-            found += records_of(
-                system,
-                {part.name: self.worlds[system.name, part.name] for part in system.partitions},
-                now_s=self.now_s,
-                priorities={name: value for (owner, name), value in known.items() if owner == system.name},
-            )
+            worlds = {part.name: self.worlds[system.name, part.name] for part in system.partitions}
+            found += records_of(system, worlds, now_s=self.now_s)
         return tuple(found)
 
     def wait(self, place: Place, job: Job, *, horizon_s: int) -> int | None:

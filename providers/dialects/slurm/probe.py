@@ -21,6 +21,13 @@ from providers.dialects.slurm.limits import (
 )
 from providers.dialects.slurm.nodes import KNOWN_FLAGS, SHOW_NODES, controller_version, read_nodes
 from providers.dialects.slurm.partitions import SHOW_PARTITIONS, read_partitions
+from providers.dialects.slurm.priority import (
+    Weights,
+    read_weights,
+    weigh_associations,
+    weigh_partitions,
+    weigh_qos,
+)
 from providers.dialects.slurm.queue import SHOW_QUEUE, read_queue
 from providers.dialects.slurm.records import counted
 from providers.dialects.slurm.reservations import SHOW_RESERVATIONS, partly_reserved, read_reservations
@@ -103,14 +110,15 @@ def read_probe(reply: BatchReply, *, now: datetime) -> Probe:
     nodes = read_nodes(node_text, partly_reserved=partly_reserved(reservation_text))
     is_full = "partitions" in reply.replies
     config = _read_config(counted(reply, "config")) if is_full else {}
-    accounting = _read_accounting(reply) if is_full else _Accounting()
+    weights = read_weights(config)
+    accounting = _read_accounting(reply, weights) if is_full else _Accounting()
     version = config.get("SLURM_VERSION") or controller_version(node_text)
     return Probe(
         scheduler=f"slurm {version}".strip(),
         cluster=config.get("ClusterName", ""),
         taken_at=now,
         nodes=nodes,
-        partitions=_read_partitions(counted(reply, "partitions"), config) if is_full else None,
+        partitions=_read_partitions(counted(reply, "partitions"), config, weights) if is_full else None,
         jobs=read_queue(queue_text),
         jobs_visible="jobs" not in config.get("PrivateData", "").split(","),
         qos=accounting.qos,
@@ -138,18 +146,19 @@ def _read_config(text: str) -> dict[str, str]:
     return config
 
 
-def _read_partitions(text: str, config: Mapping[str, str]) -> tuple[Partition, ...]:
+def _read_partitions(text: str, config: Mapping[str, str], weights: Weights | None) -> tuple[Partition, ...]:
     """Return the partitions; where one has no memory default of its own, the cluster's holds."""
     per_cpu, per_node = (
         read_memory_mib(word) if (word := config.get(key, "")).isdigit() else None
         for key in ("DefMemPerCPU", "DefMemPerNode")
     )
     defaults = {"def_mem_per_cpu_mib": per_cpu or None, "def_mem_per_node_mib": per_node or None}
+    found = read_partitions(text)
     return tuple(
         partition
         if partition.def_mem_per_cpu_mib or partition.def_mem_per_node_mib
         else partition.model_copy(update=defaults)
-        for partition in read_partitions(text)
+        for partition in (found if weights is None else weigh_partitions(found, weights))
     )
 
 
@@ -167,7 +176,7 @@ class _Accounting(NamedTuple):
     """Why parts of it are missing."""
 
 
-def _read_accounting(reply: BatchReply) -> _Accounting:
+def _read_accounting(reply: BatchReply, weights: Weights | None) -> _Accounting:
     lost: list[str] = []
     qos: tuple[Qos, ...] | None = None
     associations: tuple[Association, ...] | None = None
@@ -185,6 +194,9 @@ def _read_accounting(reply: BatchReply) -> _Accounting:
         associations = read_associations(counted(reply, "associations"), user=user, fairshare=shares)
     except SiteError as missing:
         lost.append(f"no associations: {missing.message}")
+    if weights is not None:
+        qos = None if qos is None else weigh_qos(qos, weights)
+        associations = None if associations is None else weigh_associations(associations, weights)
     return _Accounting(qos, associations, tuple(lost))
 
 

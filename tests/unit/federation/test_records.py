@@ -236,6 +236,22 @@ def test_own_priority_is_that_of_the_newest_eligible_waiting_job() -> None:
     assert _record().own_priority is None
 
 
+def test_without_a_waiting_job_own_priority_is_added_up_from_what_the_scheduler_weighs() -> None:
+    mine = Association(account="x-gpu", user="alice", default_qos="debug", priority_points=2500)
+    access = _access(associations=(mine,), qos=(Qos(name="debug", priority_points=5000),))
+
+    assert _record(access=access, partition={"priority_points": 100}).own_priority == 7600
+    assert _record(access=access).own_priority == 7500
+
+
+def test_own_priority_is_not_known_where_fair_share_is_not() -> None:
+    mine = Association(account="x-gpu", user="alice")
+
+    view = _record(access=_access(associations=(mine,)), partition={"priority_points": 100})
+
+    assert view.own_priority is None
+
+
 @pytest.mark.parametrize(
     ("stated", "live", "exclusive"),
     [(None, True, True), (None, False, False), (False, True, False), (True, False, True)],

@@ -1,0 +1,1 @@
+"""Placement on small federations, figure by figure."""
