@@ -31,13 +31,8 @@ from benchmarks.policies import (
     fewest_nodes,
     started_at,
 )
-<<<<<<< HEAD
-from benchmarks.simulator.cluster import Policy as Scheduler
-from benchmarks.simulator.shapes import DAY, SYSTEMS, scaled
-=======
 from benchmarks.simulator.shapes import DAY, SYSTEMS, scaled
 from benchmarks.simulator.state import Setup
->>>>>>> sim
 from benchmarks.simulator.suites import (
     Request,
     facts_of,
