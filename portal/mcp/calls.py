@@ -19,8 +19,7 @@ from portal.api.resources import RESOURCES
 from portal.mcp.schemas import DRY_RUN, KEY, WAIT, extras
 from portal.mcp.short import LOG_BYTES, ROOM_BYTES, fitted, sentence, told_problem
 from portal.skills.every import SKILLS
-from portal.skills.registry import Answer, Caller, Options, Scope, Skill, require, skill
-from portal.skills.tasks import submitted_again
+from portal.skills.registry import Answer, Call, Caller, Options, Scope, Skill, require, skill
 from providers.errors import InvalidInput, NotFound
 
 READABLE = ("systems", "tasks", "groups", "attempts", "decisions", "transfers")
@@ -107,8 +106,8 @@ def _once(one: Skill, given: Json, caller: Caller, options: Options, key: str) -
         kept: Json = begun.body
         return kept
     try:
-        if begun.created:
-            answer = submitted_again(caller, begun.created, options)
+        if begun.created and one.resume is not None:
+            answer = one.resume(begun.created, Call(caller, timezone.now(), options))
         else:
             noting = Options(room=options.room, wait_s=options.wait_s, created=begun.note)
             answer = one.call(given, caller, now=timezone.now(), options=noting)

@@ -10,9 +10,8 @@ from mcp.client import Client
 from mcp.client.streamable_http import streamable_http_client
 
 from tests.api.conftest import (
-    _fresh_caches,
+    _by_hand,
     _fresh_rates,
-    _no_bells,
     _no_listener_left,
     alice,
     api,
@@ -26,9 +25,8 @@ from tests.api.conftest import (
 from tests.api.test_stream import serving
 
 __all__ = [
-    "_fresh_caches",
+    "_by_hand",
     "_fresh_rates",
-    "_no_bells",
     "_no_listener_left",
     "alice",
     "api",
