@@ -21,7 +21,7 @@ from portal.webhooks import deliver as webhooks
 RHYTHM = {
     "portal.control": Every(1),
     "portal.collect": Every(1),
-    "portal.access": Every(60),
+    "portal.access": Every(10),
     "portal.deliver": Every(1, "default"),
     "portal.digest": Every(60, "default"),
     "portal.housekeeping": Every(600, "default"),

@@ -65,10 +65,10 @@ class PartitionWorld:
         made = copy(self)
         made.queue = [copy(entry) for entry in self.queue]
         made.running, made.ended, made.started_at = self.running.copy(), [], self.started_at.copy()
-        made._free, made._book = self._free.copy(), self._book.copy()  # noqa: SLF001  # our own kind
-        made._ends, made._steps = self._ends.copy(), self._steps.copy()  # noqa: SLF001  # as above
-        made._unfinished = self._unfinished.copy()  # noqa: SLF001  # as above
-        made._on_node = [held.copy() for held in self._on_node]  # noqa: SLF001  # as above
+        made._free, made._book = self._free.copy(), self._book.copy()  # our own kind
+        made._ends, made._steps = self._ends.copy(), self._steps.copy()  # as above
+        made._unfinished = self._unfinished.copy()  # as above
+        made._on_node = [held.copy() for held in self._on_node]  # as above
         return made
 
     def run_until(self, until_s: int, *, stop: Callable[[], bool] | None = None) -> None:

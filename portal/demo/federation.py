@@ -9,7 +9,7 @@ from pathlib import Path
 from django.contrib.auth.models import User
 
 from federation import collector
-from federation.models import System
+from federation.models import Connection, System
 from federation.profile_yaml import read_profile
 from federation.services import allocate, connect, store_profile
 from portal.demo import globus as by_globus
@@ -139,6 +139,8 @@ def _let_in_here(user: User, data_dir: Path, *, now: datetime) -> None:
 
 
 def first_look(*, now: datetime) -> None:
-    """Probe every system once, so that the first page already shows them."""
+    """Probe every system once and learn what each person may use, so that the first page shows it all."""
     for system in System.objects.filter(is_enabled=True, profile__isnull=False):
         collector.refresh(system.pk, now=now, force_full=system.last_full_probe_at is None)
+    for connection in Connection.objects.filter(state="active", facts_at__isnull=True):
+        collector.refresh_access(connection.pk, now=now)
