@@ -61,3 +61,13 @@ def rule(
 ) -> dict[str, Any]:
     """Return a rule that wakes soon."""
     return {"name": name, "wake": {"kind": kind, "session": session}, "coalesce_s": 0, "retry_s": 0, **more}
+
+
+def ended(task: str, state: str = "succeeded", **more: Any) -> dict[str, Any]:
+    """Return the event of a task's end, to be written."""
+    return {"type": f"task.{state}", "subject": task, "task": task, "state": state, **more}
+
+
+def status(facet: Facet) -> Any:
+    """Return what the bridge says of itself."""
+    return facet("bridge", "status", "--json").json

@@ -230,7 +230,7 @@ def test_every_curl_example_works_from_look_to_resubmission(newcomer: Reader, fa
 
     (drafted,) = newcomer.answers_to("Draft")
     assert drafted["said"]["cpus"] == {"min": 1, "max": 1}
-    assert newcomer.answers_to("Preview")[0]["selected"]["system"] == "anvil"
+    assert newcomer.answers_to("Preview")[0]["selected"]["system"] == "delta"
     submitted = newcomer.answers_to("Submit")[0]["id"]
     heard = newcomer.answers_to("Stop")[-1]["events"][0]
     assert (heard["type"], heard["task"]) == ("task.failed", submitted)

@@ -31,7 +31,7 @@ def test_the_federation_is_shown_to_people_and_to_programs(facet: Facet) -> None
     told, data = facet("systems"), facet("systems", "--json")
 
     assert (told.code, data.code) == (0, 0)
-    assert data.json["systems"][0]["id"] == "anvil"
+    assert data.json["systems"][0]["id"] == "delta"
     head, row = told.out.splitlines()
     assert head.split() == [
         "SYSTEM",
@@ -45,7 +45,7 @@ def test_the_federation_is_shown_to_people_and_to_programs(facet: Facet) -> None
         "AGE",
         "YOURS",
     ]
-    assert row.startswith("anvil   online")
+    assert row.startswith("delta   online")
     assert "\x1b" not in told.out
 
 
@@ -58,7 +58,7 @@ def test_a_script_becomes_a_draft_a_preview_and_a_task_that_succeeds(facet: Face
 
     assert draft["source"] == "script"
     assert draft["said"]["gpus"] == {"min": 1, "max": 1}
-    assert preview["selected"]["system"] == "anvil"
+    assert preview["selected"]["system"] == "delta"
     assert preview["selected"]["shape"]["gpus"] == 4
     assert ran.code == 0
     task = ran.json["id"]
@@ -70,7 +70,7 @@ def test_a_script_becomes_a_draft_a_preview_and_a_task_that_succeeds(facet: Face
     assert facet("log", task, "--stderr", "-f", "--json").lines[0]["text"] == "err\n"
     result = facet("result", task, "--json").json
     assert (result["state"], result["attempts"][0]["exit_code"]) == ("succeeded", 0)
-    assert facet("status", task).out.startswith(f"{task} succeeded on anvil/")
+    assert facet("status", task).out.startswith(f"{task} succeeded on delta/")
     assert task in facet("status").out
 
 
@@ -92,7 +92,7 @@ def test_what_no_system_can_run_ends_with_six_and_the_reasons(facet: Facet) -> N
     preview, ran = facet("preview", *asked), facet("submit", *asked, "--json", "--", "true")
 
     assert preview.code == 6
-    assert "not anvil/gpu: gpus: needs 4000" in preview.out
+    assert "not delta/gpuA100x4: gpus: needs 4000" in preview.out
     assert ran.code == 6
     assert ran.json["state"] == "unschedulable"
     assert facet("wait", ran.json["id"]).code == 6
@@ -198,7 +198,7 @@ def test_a_refused_input_ends_with_five_and_names_the_place(facet: Facet) -> Non
         ("submit", "--gpus", "many", "--", "true"),
         ("submit", "--gpus", "4..1", "--", "true"),
         ("wait",),
-        ("wait", "anvil"),
+        ("wait", "delta"),
         ("nonsense",),
         ("systems", "--", "true"),
         ("draft",),
@@ -271,7 +271,7 @@ def test_events_are_one_line_each_and_can_be_followed(facet: Facet, world: World
 
     made = world.happen(
         {"type": "task.started", "subject": "task_a", "task": "task_a", "state": "running"},
-        {"type": "system.online", "subject": "anvil"},
+        {"type": "system.online", "subject": "delta"},
         {
             "type": "task.failed",
             "subject": "task_a",

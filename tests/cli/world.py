@@ -27,16 +27,19 @@ from django.db import connection, transaction
 from federation.collector import refresh
 from federation.ledger import Happening, record
 from federation.models import Connection, System
-from federation.services import connect
+from federation.profile import ProfileDocument
+from federation.services import connect, store_profile
 from orchestrator import control
 from orchestrator.dispatch import dispatch
-from orchestrator.doorbell import hang
 from orchestrator.models import Attempt, Task
-from orchestrator.services import tasks
+from orchestrator.services import groups, tasks
 from portal.skills.registry import Scope
 from portal.tokens import issue_token
-from tests.browser.site import make_site
+from providers.sandbox.slurm.setup import DELTA, create, env
+from tests.state.conftest import PROFILES
+from tests.stepping import silence_the_bells
 
+SITE = Path(sys.argv[1] if __name__ == "__main__" else ".")
 ALL = ("read", "draft", "submit", "manage")
 STEP_S = 0.3
 FRESH_FOR_S = 60.0
@@ -65,6 +68,9 @@ def step() -> None:
         control.control_system(pk, now=now())
     for task in control.tasks_with_work(now=now()):
         tasks.advance_task(task, now=now())
+    for group in groups.groups_with_work(now=now()):
+        while groups.advance_group(group, now=now()):
+            pass
 
 
 def work() -> None:
@@ -129,9 +135,20 @@ def pause(asked: dict[str, Any]) -> dict[str, Any]:
 def person(asked: dict[str, Any]) -> dict[str, Any]:
     """Make somebody who may use the cluster, and tokens for them."""
     user = User.objects.create_user(asked["name"], password="a-long-password")
-    first = Connection.objects.order_by("pk")[0]
-    connect(user, first.system, kind="local", settings=first.settings, remote_user="alice", now=now())
+    system = System.objects.get()
+    settings = {"env": env(SITE / "delta", user="alice"), "home": str(SITE / "home")}
+    connect(user, system, kind="local", settings=settings, remote_user="alice", now=now())
+    refresh(system.pk, now=now(), force_full=True)
+    # One connection is probed for all; what it found its remote user may do holds for all of ours.
+    facts = Connection.objects.order_by("pk").values_list("facts", flat=True)[0]
+    Connection.objects.filter(user=user).update(facts={**facts, "home": str(SITE / "home")})
     return {"full": token(user), "reader": token(user, "read"), "expired": token(user, days=-1)}
+
+
+def make_site(root: Path) -> None:
+    """Make a quiet emulated cluster."""
+    create(root / "delta", DELTA.quiet(), seed=7)
+    store_profile(ProfileDocument.model_validate(PROFILES["delta"]), str(PROFILES["delta"]), now=now())
 
 
 def say(answer: dict[str, Any]) -> None:
@@ -141,9 +158,8 @@ def say(answer: dict[str, Any]) -> None:
 
 def main(root: Path) -> None:
     call_command("migrate", verbosity=0)
-    for name in ("dispatch", "control_system", "advance_task"):
-        hang(name, lambda _row: None)
-    make_site(User.objects.create_user("owner", password="a-long-password"), root / "anvil")
+    silence_the_bells()
+    make_site(root)
     bob = User.objects.create_user("bob", password="a-long-password")
     threading.Thread(target=work, daemon=True).start()
     say({"bob": token(bob)})

@@ -149,7 +149,10 @@ def group(context: Context) -> Exit:
     """Submit several tasks as one, described in a JSON file."""
     context.client.require("submit_group")
     answer = _sent_once(context, "submit_group", read_object(context.args.file))
-    context.output.document(answer) if context.output.as_json else _tell_object(context.output, answer)
+    if not context.output.as_json:
+        _tell_object(context.output, answer)
+    elif not context.args.wait:
+        context.output.document(answer)
     if not context.args.wait:
         return Exit.OK
     return waiting.wait_for(context, [answer["id"]])
