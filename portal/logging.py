@@ -13,6 +13,9 @@ _SHARED: list[Any] = [
     structlog.processors.StackInfoRenderer(),
 ]
 
+_WITHOUT_LOCALS = structlog.tracebacks.ExceptionDictTransformer(show_locals=False)
+"""Local variables hold tokens and secrets; a traceback in a log must not."""
+
 
 def logging_config(*, level: str, form: Literal["console", "json"]) -> dict[str, Any]:
     """Return the dictConfig of a process, and set structlog up to go through it.
@@ -28,9 +31,9 @@ def logging_config(*, level: str, form: Literal["console", "json"]) -> dict[str,
         cache_logger_on_first_use=True,
     )
     last: list[Any] = (
-        [structlog.processors.dict_tracebacks, structlog.processors.JSONRenderer()]
+        [structlog.processors.ExceptionRenderer(_WITHOUT_LOCALS), structlog.processors.JSONRenderer()]
         if form == "json"
-        else [structlog.dev.ConsoleRenderer(colors=False)]
+        else [structlog.dev.ConsoleRenderer(colors=False, exception_formatter=structlog.dev.plain_traceback)]
     )
     ours = {name: {"level": level.upper()} for name in ("portal", "orchestrator", "federation", "providers")}
     return {
