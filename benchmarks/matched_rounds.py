@@ -64,6 +64,7 @@ class Campaign:
     warm_up_days: float = 2.0
     suites: Sequence[str] = ("P", "M")
     scale: float = 1.0
+    load: float = 1.0
     every_s: int = ROUND_EVERY_S
     max_rounds: int | None = None
     """Rounds of one world and suite; None = as many as fit."""
@@ -118,7 +119,7 @@ def entrants_of(seed: int, suite: str) -> list[Entrant]:
 def run(campaign: Campaign) -> Results:
     """Return the outcomes of a campaign; the same campaign gives the same ones."""
     results = Results()
-    systems = scaled(SYSTEMS, campaign.scale)
+    systems = scaled(SYSTEMS, campaign.scale, load=campaign.load)
     for seed in campaign.seeds:
         federation = Federation(seed=seed, days=campaign.days, systems=systems, setup=campaign.scheduler)
         entrants = {suite: entrants_of(seed, suite) for suite in campaign.suites}
@@ -252,6 +253,7 @@ def main(words: Sequence[str] | None = None) -> None:
     parser.add_argument("--warm-up", type=float, default=2.0, help="days before the first round")
     parser.add_argument("--suites", nargs="+", choices=["P", "M"], default=["P", "M"])
     parser.add_argument("--scale", type=float, default=1.0, help="nodes, as a multiple")
+    parser.add_argument("--load", type=float, default=1.0, help="work of other users, as a multiple")
     parser.add_argument("--every", type=int, default=ROUND_EVERY_S, help="seconds between rounds")
     parser.add_argument("--rounds", type=int, help="at most so many per world and suite")
     parser.add_argument("--easy", action="store_true", help="one reservation, backfill every 180 s")
@@ -263,6 +265,7 @@ def main(words: Sequence[str] | None = None) -> None:
         warm_up_days=given.warm_up,
         suites=given.suites,
         scale=given.scale,
+        load=given.load,
         every_s=given.every,
         max_rounds=given.rounds,
         scheduler=scheduler,

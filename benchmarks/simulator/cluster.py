@@ -191,7 +191,11 @@ class PartitionWorld:
         return shape.max_gpus_per_user is None or gpus + job.gpus_total <= shape.max_gpus_per_user
 
     def _main_pass(self) -> None:
-        for entry in self.queue[: self.setup.main_depth]:
+        tried = 0
+        for entry in self.queue:
+            tried += self.is_eligible(entry)
+            if tried > self.setup.main_depth:
+                break
             while entry.left and self.is_eligible(entry):
                 nodes = self._fit_now(entry.ask)
                 if nodes is None:

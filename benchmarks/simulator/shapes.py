@@ -181,13 +181,18 @@ SYSTEMS: tuple[SystemShape, ...] = (
 )
 
 
-def scaled(systems: tuple[SystemShape, ...], factor: float) -> tuple[SystemShape, ...]:
-    """Return the same systems with so many times the nodes, at least four in each partition."""
+def scaled(systems: tuple[SystemShape, ...], factor: float, *, load: float = 1.0) -> tuple[SystemShape, ...]:
+    """Return the same systems with so many times the nodes, at least four in each partition, and the load."""
     return tuple(
         replace(
             system,
             partitions=tuple(
-                replace(part, nodes=max(4, round(part.nodes * factor))) for part in system.partitions
+                replace(
+                    part,
+                    nodes=max(4, round(part.nodes * factor)),
+                    load=replace(part.load, share=part.load.share * load),
+                )
+                for part in system.partitions
             ),
         )
         for system in systems

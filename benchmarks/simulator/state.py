@@ -16,6 +16,7 @@ class Setup:
     """Future reservations of one backfill pass; 1 = EASY."""
     depth: int = 400
     main_depth: int = 100
+    """Eligible jobs; those held by their own limits do not count, as when Slurm tries a job on submission."""
     age_weight: float = 3000.0
     """Per week of waiting."""
     fairshare_weight: float = 10_000.0
