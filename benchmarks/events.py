@@ -99,7 +99,7 @@ def long_poll(port: int, token: str, user: User, count: int) -> list[float]:
     found = []
     for number in range(count):
         at: list[float] = []
-        timer = threading.Timer(0.15, lambda n=number, at=at: at.append(commit(user, f"poll-{n}")))  # type: ignore[misc]  # bound now
+        timer = threading.Timer(0.15, lambda n=number, at=at: at.append(commit(user, f"poll-{n}")))
         link = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
         timer.start()
         link.request(
