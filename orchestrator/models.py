@@ -47,6 +47,8 @@ class Envelope(models.Model):
     original = models.JSONField(null=True)
     confidence = models.FloatField(null=True)
     rationale = models.JSONField(default=dict)
+    drafting = models.JSONField(null=True)
+    """What a model's help cost (calls, tokens, ms); None where none was asked."""
     created_at = models.DateTimeField()
 
     class Meta:

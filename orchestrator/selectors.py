@@ -265,6 +265,7 @@ def show_envelope(envelope: Envelope) -> EnvelopeShown:
         envelope=envelope.body,
         original=envelope.original,
         rationale=envelope.rationale,
+        drafting=envelope.drafting,
         created_at=envelope.created_at,
     )
 

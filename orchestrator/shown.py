@@ -106,6 +106,9 @@ class EnvelopeShown(Frozen):
     envelope: dict[str, Any]
     original: dict[str, Any] | None
     rationale: dict[str, str]
+    drafting: dict[str, Any] | None = Field(
+        None, description="What a model's help cost; null: none was asked."
+    )
     created_at: datetime
 
 

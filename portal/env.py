@@ -162,6 +162,9 @@ class Env(BaseSettings):
     llm_model: str = Field("", description="name of the model at FACET_LLM_BASE_URL")
     llm_api_key: SecretStr | None = Field(None, description="key for FACET_LLM_BASE_URL, where it wants one")
     llm_timeout_s: float = Field(20, gt=0, le=40, description="how long one draft may take the model, s")
+    llm_tokens_per_day: int = Field(
+        200_000, ge=0, description="tokens one user's drafts may take of the model in a day; 0: not limited"
+    )
     control_workers: int = Field(2, ge=1, le=32, description="processes of the control queue under `run.py`")
     default_workers: int = Field(2, ge=1, le=64, description="processes of the default queue under `run.py`")
     engine: AbsolutePath | None = Field(

@@ -159,8 +159,14 @@ def draft_from_proposal(proposal: object, *, grammar: Draft, confidence: float =
     shared = min(confidence, grammar.confidence) if grammar.confidence else confidence
     update |= {"rationale": rationale, "confidence": shared}
     draft = _normalized(grammar.given.model_copy(update=update))
-    return draft.model_copy(update={"conflicts": tuple(conflicts), "not_understood": grammar.not_understood})
+    beside = {name: getattr(grammar, name) for name in _BESIDE}
+    return draft.model_copy(update={**beside, "conflicts": tuple(conflicts)})
 
+
+_BESIDE = (
+    "dialect", "hints", "not_understood", "ignored", "refusals", "warnings", "questions", "generated"
+)  # fmt: skip
+"""What the grammar found besides the figures; a proposal does not touch it."""
 
 ENVELOPE_FIELDS = (
     "gpus", "cpus", "nodes", "memory_mib", "walltime_s", "architecture", "accelerator", "container",

@@ -1,5 +1,6 @@
 """From what a caller said to the envelope a task is placed by, with the draft it rests on."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -82,8 +83,10 @@ def _draft(task: TaskInput, pointer: str) -> Draft | None:
         ) from None
 
 
-def keep_envelope(value: EnvelopeValue, *, user_id: int, now: datetime) -> Envelope:
-    """Store an envelope, original and normalized."""
+def keep_envelope(
+    value: EnvelopeValue, *, user_id: int, now: datetime, drafting: Mapping[str, Any] | None = None
+) -> Envelope:
+    """Store an envelope, original and normalized, and what a model's help with it cost."""
     return Envelope.objects.create(
         handle=new_handle("env", now),
         user_id=user_id,
@@ -92,33 +95,36 @@ def keep_envelope(value: EnvelopeValue, *, user_id: int, now: datetime) -> Envel
         original=value.original,
         confidence=value.confidence,
         rationale=value.rationale,
+        drafting=dict(drafting) if drafting is not None else None,
         created_at=now,
     )
 
 
-@transaction.atomic
-def draft_envelope(
-    user: AbstractBaseUser,
-    *,
-    text: str | None,
-    script: str | None,
-    dialect: str | None,
-    actor: str,
-    now: datetime,
-) -> tuple[str | None, Draft]:
-    """Return a draft from words or a script, and the handle it is kept under; None where it is not valid.
+def draft_by_rules(*, text: str | None, script: str | None, dialect: str | None) -> Draft:
+    """Return a draft from a script or from words; nothing is kept.
 
     Raises:
         InvalidInput: there is nothing to draft from, or a script without directives.
     """
     if script is not None:
-        draft = draft_from_script(script, dialect=dialect)
-    else:
-        systems = System.objects.values_list("slug", flat=True)
-        draft = draft_from_text(text, known_systems=list(systems))
+        return draft_from_script(script, dialect=dialect)
+    systems = System.objects.values_list("slug", flat=True)
+    return draft_from_text(text, known_systems=list(systems))
+
+
+@transaction.atomic
+def keep_draft(
+    user: AbstractBaseUser,
+    draft: Draft,
+    *,
+    actor: str,
+    now: datetime,
+    drafting: Mapping[str, Any] | None = None,
+) -> str | None:
+    """Keep a draft and return its handle; None where it is not valid, which is not kept."""
     if draft.envelope is None:
-        return None, draft
-    row = keep_envelope(draft.envelope, user_id=user.pk, now=now)
+        return None
+    row = keep_envelope(draft.envelope, user_id=user.pk, now=now, drafting=drafting)
     event = Happening(
         type="envelope.drafted",
         subject=row.handle,
@@ -129,4 +135,4 @@ def draft_envelope(
         data={"envelope": row.handle, "source": draft.source, "confidence": draft.confidence},
     )
     record([event], now=now)
-    return row.handle, draft
+    return row.handle

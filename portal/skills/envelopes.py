@@ -5,7 +5,9 @@ from typing import Any
 from pydantic import Field
 
 from orchestrator.envelope.draft import Draft, Hints
-from orchestrator.services.envelopes import draft_envelope
+from orchestrator.services.envelopes import draft_by_rules, keep_draft
+from portal.drafting.draft import better
+from portal.drafting.model import is_configured
 from portal.skills.registry import Answer, Call, Scope, Skill, register
 from providers.dialects.scripts.types import Note
 from providers.errors import InvalidInput
@@ -62,6 +64,9 @@ class DraftedEnvelope(Frozen):
     warnings: list[Note]
     questions: list[str] = Field(description="What only the user can say.")
     validation: Validation
+    drafting: dict[str, Any] | None = Field(
+        None, description="What a model's help cost: calls, tokens, ms, outcome; null: none was asked."
+    )
 
 
 _TOLD = ("not_understood", "ignored", "conflicts", "refusals", "warnings")
@@ -72,22 +77,26 @@ def _draft(given: DraftInput, call: Call) -> Answer:
     if (given.text is None) == (given.script is None):
         message = "Give exactly one of `text` and `script`."
         raise InvalidInput(message, problems=(("", "not_exactly_one", message),))
-    handle, draft = draft_envelope(
+    draft, use = better(
         call.caller.user,
-        text=given.text,
-        script=given.script,
-        dialect=given.dialect,
-        actor=call.caller.actor,
+        draft_by_rules(text=given.text, script=given.script, dialect=given.dialect),
+        text=given.text or given.script or "",
+        code_context=given.code_context,
         now=call.now,
     )
-    if given.code_context is not None:
+    drafting = use.as_json() if use else None
+    handle = keep_draft(call.caller.user, draft, actor=call.caller.actor, now=call.now, drafting=drafting)
+    if given.code_context is not None and not is_configured():
         note = Note(line=0, text="code_context", why=_BY_RULES)
         draft = draft.model_copy(update={"warnings": (*draft.warnings, note)})
     location = f"/api/v1/envelopes/{handle}" if handle else None
-    return Answer(_shown(handle, draft, bound=None if call.options.full else _BOUND), location=location)
+    bound = None if call.options.full else _BOUND
+    return Answer(_shown(handle, draft, drafting, bound=bound), location=location)
 
 
-def _shown(handle: str | None, draft: Draft, *, bound: int | None) -> DraftedEnvelope:
+def _shown(
+    handle: str | None, draft: Draft, drafting: dict[str, Any] | None, *, bound: int | None
+) -> DraftedEnvelope:
     envelope = draft.envelope
     faults = [Fault(pointer=where, code=code, message=text) for where, code, text in draft.problems]
     notes: dict[str, Any] = {name: list(getattr(draft, name))[:bound] for name in _TOLD}
@@ -102,6 +111,7 @@ def _shown(handle: str | None, draft: Draft, *, bound: int | None) -> DraftedEnv
         dialect=draft.dialect,
         hints=draft.hints,
         questions=list(draft.questions)[:bound],
+        drafting=drafting,
         validation=Validation(valid=envelope is not None and not faults, errors=faults[:bound]),
         **notes,
     )
