@@ -103,9 +103,19 @@ def _complete(
     use.calls += 1
     left_s = max(_LEAST_S, until - time.monotonic())
     create: Any = client.chat.completions.create  # its overloads do not take options as a mapping
-    done = create(model=settings.LLM_MODEL, messages=talk, temperature=0, timeout=left_s, **form)
-    if done.usage is not None:
-        use.prompt_tokens += done.usage.prompt_tokens or 0
-        use.completion_tokens += done.usage.completion_tokens or 0
-    content: str | None = done.choices[0].message.content if done.choices else None
-    return content
+    try:
+        done = create(model=settings.LLM_MODEL, messages=talk, temperature=0, timeout=left_s, **form)
+    except ValueError:  # the client lets the decoder's own error through
+        raise InvalidInput("what its server sent is not JSON") from None
+    spent = getattr(done, "usage", None)
+    use.prompt_tokens += _count(getattr(spent, "prompt_tokens", 0))
+    use.completion_tokens += _count(getattr(spent, "completion_tokens", 0))
+    choices = getattr(done, "choices", None)
+    message = getattr(choices[0], "message", None) if isinstance(choices, list) and choices else None
+    content = getattr(message, "content", None)
+    return content if isinstance(content, str) else None
+
+
+def _count(value: object) -> int:
+    """Return a number of tokens as the server says it; the client does not check what it is."""
+    return value if isinstance(value, int) and value > 0 else 0

@@ -1,11 +1,13 @@
 """Taking out of a text what no model may see: credentials, addresses, people's names and places. Pure.
 
 It errs on the side of taking too much: a draft needs counts, packages and sizes, never a path or a key.
+Repetitions that could start anywhere are bounded, so that no text takes long.
 """
 
 import math
 import re
 from collections.abc import Callable, Collection
+from itertools import islice
 
 SECRET, MAIL, PLACE, PERSON, NUMBER = "[secret]", "[e-mail]", "[path]", "[user]", "[address]"
 
@@ -18,31 +20,37 @@ _KNOWN = re.compile(
     r")"
 )
 _AUTHORIZATION = re.compile(r"\b(bearer|basic|digest|negotiate)\s+[\w.~+/=:-]{6,}", re.IGNORECASE)
-_IN_URL = re.compile(r"(?<=://)[^\s/@'\"]+@")
-_QUERY = re.compile(
-    r"(?<=[?&])([\w.-]*(?:key|token|sig|signature|secret|code)[\w.-]*)=[^&\s'\"]+", re.IGNORECASE
-)
+_IN_URL = re.compile(r"(?<=://)[^\s/@'\"]{1,300}@")
+_QUERY = re.compile(r"(?<=[?&])([\w.-]{0,40}(?:key|token|sig|secret|code)\w{0,20})=[^&\s'\"]+", re.IGNORECASE)
 _NAMED = re.compile(
-    r"([\w.-]*(?:passwo?r?d|passwd|pwd|passphrase|secret|token|credential|api[_-]?key|access[_-]?key"
-    r"|private[_-]?key|account[_-]?key|auth|cookie|session[_-]?id|netrc)[\w.-]*"
-    r"[\"']?\s*(?::=|=>|=|:|\s)\s*)(\"[^\"\n]*\"|'[^'\n]*'|[^\s,;)}\]]+)",
+    r"((?:passwo?r?d|passwd|pwd|passphrase|secret|token|credential|api[_-]?key|access[_-]?key"
+    r"|private[_-]?key|account[_-]?key|auth|cookie|session[_-]?id|netrc)[\w.-]{0,40}"
+    r"[\"']?\s{0,8}(?::=|=>|=|:|\s)\s{0,8})(\"[^\"\n]{0,500}\"|'[^'\n]{0,500}'|[^\s,;)}\]]+)",
     re.IGNORECASE,
 )
-_MAIL = re.compile(r"[\w.+%-]+@[\w-]+(?:\.[\w-]+)+")
-_LOGIN = re.compile(r"\b[\w.-]+@[\w.-]+")
+_MAIL = re.compile(r"[\w.+%-]{1,64}@[\w.-]{1,255}")
 _ADDRESS = re.compile(r"(?<![\w.])(?:\d{1,3}\.){3}\d{1,3}(?![\w.])")
 _TILDE = re.compile(r"(?<![\w/])~[\w.-]*(?:/[^\s'\":;,)]*)?")
 _WINDOWS = re.compile(r"\b[A-Za-z]:\\[^\s'\":;,)]*")
 _PATH = re.compile(r"(?<![\w.:/])/(?:[^\s/'\":;,()<>|]+/)*[^\s/'\":;,()<>|]+/?")
 _PUBLIC_ROOTS = ("/usr/", "/opt/", "/bin/", "/sbin/", "/lib/", "/lib64/", "/etc/modules", "/dev/null")
 _SUFFIX = re.compile(r"\.[A-Za-z0-9]{1,5}$")
+_NAMES = re.compile(
+    r"/(?:home|Users|u)/([\w.-]{3,64})|(?<![\w/])~([\w.-]{3,64})|(?<![\w.+-])([\w.+-]{3,64})@"
+)
+_NAMES_MOST = 200
+_NOBODY = frozenset({"git", "root", "www", "admin", "user", "users", "info", "mail", "shared"})
 _LONG = re.compile(r"[A-Za-z0-9+/_=-]{24,}")
 _BITS = 3.6
 """Shannon entropy per character above which a long word with digits and letters is taken for a key."""
 
 
 def redacted(text: str, *, people: Collection[str] = ()) -> str:
-    """Return the text without secrets, e-mail addresses, paths of people, and the names in `people`."""
+    """Return the text without secrets, e-mail addresses, paths of people, and the names in `people`.
+
+    Names that stand in the text's own addresses and home folders are taken wherever they stand.
+    """
+    people = {*people, *_named_in(text)}
     text = _BLOCK.sub(SECRET, text)
     text = _KNOWN.sub(SECRET, text)
     text = _AUTHORIZATION.sub(lambda found: f"{found[1]} {SECRET}", text)
@@ -50,13 +58,17 @@ def redacted(text: str, *, people: Collection[str] = ()) -> str:
     text = _QUERY.sub(lambda found: f"{found[1]}={SECRET}", text)
     text = _NAMED.sub(lambda found: f"{found[1]}{SECRET}", text)
     text = _MAIL.sub(MAIL, text)
-    text = _LOGIN.sub(MAIL, text)
     text = _WINDOWS.sub(PLACE, text)
     text = _TILDE.sub(PLACE, text)
     text = _PATH.sub(_place, text)
     text = _ADDRESS.sub(NUMBER, text)
     text = _LONG.sub(_key, text)
     return _without(people)(text)
+
+
+def _named_in(text: str) -> set[str]:
+    found = (match[1] or match[2] or match[3] for match in islice(_NAMES.finditer(text), _NAMES_MOST))
+    return {name for name in found if name.lower() not in _NOBODY}
 
 
 def _place(found: re.Match[str]) -> str:

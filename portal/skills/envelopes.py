@@ -4,7 +4,8 @@ from typing import Any
 
 from pydantic import Field
 
-from orchestrator.envelope.draft import Draft, Hints
+from orchestrator.envelope.draft import MAX_ORIGINAL_CHARS, Draft, Hints
+from orchestrator.envelope.types import EnvelopeInput
 from orchestrator.services.envelopes import draft_by_rules, keep_draft
 from portal.drafting.draft import better
 from portal.drafting.model import is_configured
@@ -77,13 +78,16 @@ def _draft(given: DraftInput, call: Call) -> Answer:
     if (given.text is None) == (given.script is None):
         message = "Give exactly one of `text` and `script`."
         raise InvalidInput(message, problems=(("", "not_exactly_one", message),))
+    rules, refusal = _by_rules(given)
     draft, use = better(
         call.caller.user,
-        draft_by_rules(text=given.text, script=given.script, dialect=given.dialect),
+        rules,
         text=given.text or given.script or "",
         code_context=given.code_context,
         now=call.now,
     )
+    if refusal is not None and draft.source != "llm":
+        raise refusal
     drafting = use.as_json() if use else None
     handle = keep_draft(call.caller.user, draft, actor=call.caller.actor, now=call.now, drafting=drafting)
     if given.code_context is not None and not is_configured():
@@ -92,6 +96,17 @@ def _draft(given: DraftInput, call: Call) -> Answer:
     location = f"/api/v1/envelopes/{handle}" if handle else None
     bound = None if call.options.full else _BOUND
     return Answer(_shown(handle, draft, drafting, bound=bound), location=location)
+
+
+def _by_rules(given: DraftInput) -> tuple[Draft, InvalidInput | None]:
+    """Return what the rules make of it; a script without directives is silence where a model may speak."""
+    try:
+        return draft_by_rules(text=given.text, script=given.script, dialect=given.dialect), None
+    except InvalidInput as error:
+        if not (is_configured() and any(code == "no_directives" for _, code, _ in error.problems)):
+            raise
+        silent = EnvelopeInput(original={"script": (given.script or "")[:MAX_ORIGINAL_CHARS]})
+        return Draft(given=silent, envelope=None, source="rules", confidence=0.0, rationale={}), error
 
 
 def _shown(
