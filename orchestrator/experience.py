@@ -3,12 +3,14 @@
 from collections.abc import Iterable
 from dataclasses import replace
 from datetime import datetime, timedelta
+from decimal import Decimal
 from functools import lru_cache
 from typing import Any
 
 from django.contrib.auth.models import AbstractBaseUser
 from django.db.models import QuerySet
 
+from federation.selectors import profile_of
 from orchestrator.lifecycle import AttemptState
 from orchestrator.models import Attempt
 from orchestrator.placement.calibration import WaitOutcome, p90_factors
@@ -28,7 +30,7 @@ def placement_model(user: AbstractBaseUser, *, kind: str, now: datetime) -> Plac
     base = _waits(int(now.timestamp() // _FRESH.total_seconds()))
     if not kind:
         return base
-    runs = _runs(user, kind)
+    runs = _runs(user, kind, base=base)
     if not runs:
         return base
     return replace(base, version=f"{base.version}+{kind[:8]}:{len(runs)}", runtimes={kind: runs})
@@ -89,7 +91,8 @@ def _outcomes(rows: Iterable[_Started]) -> list[WaitOutcome]:
     ]
 
 
-def _runs(user: AbstractBaseUser, kind: str) -> tuple[RuntimeSample, ...]:
+def _runs(user: AbstractBaseUser, kind: str, *, base: PlacementModel) -> tuple[RuntimeSample, ...]:
+    """Return this user's newest runs of a kind at reference speed, so that fast sites teach slow ones."""
     rows = (
         Attempt.objects.filter(
             task__user_id=user.pk,
@@ -99,12 +102,22 @@ def _runs(user: AbstractBaseUser, kind: str) -> tuple[RuntimeSample, ...]:
             ended_at__isnull=False,
         )
         .order_by("-id")
-        .values_list("shape", "started_at", "ended_at")[:_RUNS]
+        .values_list("system__slug", "system__profile_id", "partition", "shape", "started_at", "ended_at")
     )
-    return tuple(
-        RuntimeSample(
-            runtime_s=(ended_at - started_at).total_seconds(), gpus=shape["gpus"], cpus=shape["cpus"]
-        )
-        for shape, started_at, ended_at in rows
-        if started_at is not None and ended_at is not None
-    )
+    samples = []
+    for system, profile_id, partition, shape, started_at, ended_at in rows[:_RUNS]:
+        if started_at is None or ended_at is None:
+            continue
+        accelerator = shape.get("gpu_type") if shape["gpus"] else None
+        speed = base.speed_at(system, accelerator, declared=_declared_speed(profile_id, partition))
+        ran_s = (ended_at - started_at).total_seconds()
+        samples.append(RuntimeSample(runtime_s=ran_s * speed, gpus=shape["gpus"], cpus=shape["cpus"]))
+    return tuple(samples)
+
+
+def _declared_speed(profile_id: int | None, partition: str) -> Decimal:
+    """Return the speed the profile in force declares; 1 where it says nothing, or no longer lists it."""
+    if profile_id is None:
+        return Decimal(1)
+    declared = profile_of(profile_id).partitions.get(partition)
+    return declared.speed if declared is not None else Decimal(1)
