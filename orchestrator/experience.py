@@ -91,6 +91,20 @@ def _outcomes(rows: Iterable[_Started]) -> list[WaitOutcome]:
     ]
 
 
+def outcome_of(attempt: Attempt) -> WaitOutcome | None:
+    """Return how one attempt's wait came out; None where it is open, not known, or was never predicted."""
+    if attempt.started_at is None or attempt.submitted_at is None or attempt.restarts:
+        return None
+    row = (
+        attempt.system.slug,
+        attempt.partition,
+        attempt.predicted,
+        attempt.submitted_at,
+        attempt.started_at,
+    )
+    return next(iter(_outcomes([row])), None)
+
+
 def _runs(user: AbstractBaseUser, kind: str, *, base: PlacementModel) -> tuple[RuntimeSample, ...]:
     """Return this user's newest runs of a kind at reference speed, so that fast sites teach slow ones."""
     rows = (

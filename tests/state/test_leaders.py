@@ -1,4 +1,4 @@
-"""Before a submit the leading systems are looked at again, if nobody did lately; and nobody waits for long."""
+"""Before a submit the leading systems are looked at again, if nobody did lately; nobody waits for long."""
 
 import time
 from datetime import datetime, timedelta
