@@ -12,9 +12,7 @@ from providers.types import Frozen
 class ForecastShown(Frozen):
     """What was predicted of an attempt's wait, and what came; null = not known yet, or not any more."""
 
-    model_config = Frozen.model_config | {"populate_by_name": True}
-
-    wait_class: WaitClass = Field(alias="class", serialization_alias="class")
+    wait_class: WaitClass = Field(serialization_alias="class")
     p50_s: int
     p90_s: int
     actual_s: int | None = Field(description="From submission to start; null after a requeue.")
@@ -24,11 +22,9 @@ class ForecastShown(Frozen):
 class CalibrationShown(Frozen):
     """How good the predicted waits of one class at one partition were, over `n` of your started attempts."""
 
-    model_config = Frozen.model_config | {"populate_by_name": True}
-
     system: str
     partition: str
-    wait_class: WaitClass = Field(alias="class", serialization_alias="class")
+    wait_class: WaitClass = Field(serialization_alias="class")
     n: int
     within_1min: float = Field(description="Share whose actual wait was at most 60 s from p50.")
     within_2x: float = Field(

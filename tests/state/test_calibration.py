@@ -177,9 +177,10 @@ def test_runs_are_remembered_at_reference_speed(alice: User, now: datetime) -> N
     """An H100 does in 100 s what takes the reference 190 s; a partition declared twice as fast wins."""
     make_system(alice, "delta", "Delta", "h100", "80G", free=3, now=now)
     attempt = _started(alice, after_s=0, now=now)
-    Attempt.objects.filter(pk=attempt.pk).update(
-        state="succeeded", ended_at=now + timedelta(seconds=100), finished_at=now + timedelta(seconds=100)
-    )
+    for state in ("dispatching", "submitted", "running", "succeeded"):
+        Attempt.objects.filter(pk=attempt.pk).update(state=state)
+    ended_at = now + timedelta(seconds=100)
+    Attempt.objects.filter(pk=attempt.pk).update(ended_at=ended_at, finished_at=ended_at)
     kind = attempt.task.kind
     assert attempt.shape["gpu_type"] == "h100"
 
