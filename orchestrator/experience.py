@@ -14,7 +14,14 @@ from federation.selectors import profile_of
 from orchestrator.lifecycle import AttemptState
 from orchestrator.models import Attempt
 from orchestrator.placement.calibration import WaitOutcome, p90_factors
-from orchestrator.placement.model import DecayedSum, LatencyKey, PlacementModel, RuntimeSample
+from orchestrator.placement.model import (
+    DecayedSum,
+    HiddenKey,
+    LatencyKey,
+    PlacementModel,
+    RuntimeSample,
+    slots_class,
+)
 from orchestrator.placement.types import WaitClass
 
 _WAITS = 400
@@ -43,14 +50,21 @@ def _waits(tick: int) -> PlacementModel:
     if not seen:
         return PlacementModel()
     latency: dict[LatencyKey, DecayedSum] = {}
+    hidden: dict[HiddenKey, DecayedSum] = {}
     for system, partition, predicted, submitted_at, started_at in seen:
         basis = predicted.get("wait") or {}
+        wait_s = (started_at - submitted_at).total_seconds()
         if basis.get("class") in (WaitClass.CERTAIN, WaitClass.RISKY):
             key = (system, partition, bool(basis.get("somebody_ahead")), bool(basis.get("fits_now")))
-            wait_s = (started_at - submitted_at).total_seconds()
             latency[key] = latency.get(key, DecayedSum()).with_wait(wait_s)
+        elif basis.get("class") == WaitClass.HIDDEN and basis.get("free_slots") is not None:
+            size = (system, partition, slots_class(basis["free_slots"]))
+            hidden[size] = hidden.get(size, DecayedSum()).with_wait(wait_s)
     return PlacementModel(
-        version=f"own-{len(seen)}@{tick}", latency=latency, p90_factors=p90_factors(_outcomes(seen))
+        version=f"own-{len(seen)}@{tick}",
+        latency=latency,
+        hidden=hidden,
+        p90_factors=p90_factors(_outcomes(seen)),
     )
 
 

@@ -68,6 +68,7 @@ def wait_for(
         plan_means_s=means_s,
         somebody_ahead=forecast.somebody_ahead if limits_s is not None else None,
         fits_now=forecast.fits_now,
+        free_slots=forecast.free_slots,
         snapshot_age_s=age_s,
     )
     return Quantiles.made(p50=ceil(p50), p90=ceil(p90)), basis

@@ -15,7 +15,7 @@ from orchestrator import experience, selectors
 from orchestrator.envelope.types import Envelope, Range
 from orchestrator.models import Attempt
 from orchestrator.placement.calibration import Reliability
-from orchestrator.placement.model import RuntimeSample
+from orchestrator.placement.model import DecayedSum, RuntimeSample
 from orchestrator.placement.trace import decision_bytes
 from orchestrator.placement.types import WaitClass
 from orchestrator.services import placing, tasks
@@ -194,3 +194,21 @@ def test_runs_are_remembered_at_reference_speed(alice: User, now: datetime) -> N
     store_profile(ProfileDocument.model_validate(document), "system: delta  # faster\n", now=now)
 
     assert remembered() == (RuntimeSample(runtime_s=250.0, gpus=1, cpus=1),)
+
+
+def test_a_hidden_queue_is_learned_by_how_much_was_free(alice: User, now: datetime) -> None:
+    make_system(alice, "anvil", "Anvil", "a100", "40G", free=3, now=now)
+    attempt = _started(alice, after_s=300, now=now)
+    assert attempt.predicted["wait"]["free_slots"] == 3
+    basis = {**attempt.predicted["wait"], "class": "hidden"}
+    Attempt.objects.update(predicted={**attempt.predicted, "wait": basis})
+
+    learned = experience.placement_model(alice, kind="", now=now + timedelta(seconds=31))
+
+    assert learned.hidden == {("anvil", "gpu", 2): DecayedSum(total_s=300, weight=1)}
+    assert learned.hidden_wait_s("anvil", "gpu", 3) == (300 + 4 * 40) / 5
+    assert learned.hidden_wait_s("anvil", "gpu", 1) == 300
+
+    del basis["free_slots"]
+    Attempt.objects.update(predicted={**attempt.predicted, "wait": basis})
+    assert experience.placement_model(alice, kind="", now=now + timedelta(seconds=62)).hidden == {}
