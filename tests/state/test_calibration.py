@@ -198,16 +198,16 @@ def test_runs_are_remembered_at_reference_speed(alice: User, now: datetime) -> N
 
 def test_a_hidden_queue_is_learned_by_how_much_was_free(alice: User, now: datetime) -> None:
     make_system(alice, "anvil", "Anvil", "a100", "40G", free=3, now=now)
-    attempt = _started(alice, after_s=300, now=now)
-    assert attempt.predicted["wait"]["free_slots"] == 3
+    attempt = _started(alice, after_s=800, now=now)
+    assert attempt.predicted["wait"]["free_slots"] == 2
     basis = {**attempt.predicted["wait"], "class": "hidden"}
     Attempt.objects.update(predicted={**attempt.predicted, "wait": basis})
 
     learned = experience.placement_model(alice, kind="", now=now + timedelta(seconds=31))
 
-    assert learned.hidden == {("anvil", "gpu", 2): DecayedSum(total_s=300, weight=1)}
-    assert learned.hidden_wait_s("anvil", "gpu", 3) == (300 + 4 * 40) / 5
-    assert learned.hidden_wait_s("anvil", "gpu", 1) == 300
+    assert learned.hidden == {("anvil", "gpu", 1): DecayedSum(total_s=800, weight=1)}
+    assert learned.hidden_wait_s("anvil", "gpu", 2) == (800 + 4 * 300) / 5
+    assert learned.hidden_wait_s("anvil", "gpu", 3) == 40
 
     del basis["free_slots"]
     Attempt.objects.update(predicted={**attempt.predicted, "wait": basis})
