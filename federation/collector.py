@@ -49,8 +49,14 @@ class Outcome:
         return "unreachable" if isinstance(self.error, SiteUnreachable) else "unparsable"
 
 
-def refresh(system_id: int, *, now: datetime, force_full: bool = False) -> Snapshot | None:
-    """Probe one system and store what was seen; None when another worker is at it or nobody has a way in."""
+def refresh(
+    system_id: int, *, now: datetime, force_full: bool = False, deadline_s: int | None = None
+) -> Snapshot | None:
+    """Probe one system and store what was seen; None when another worker is at it or nobody has a way in.
+
+    `deadline_s` shortens the profile's own time limit for somebody who waits, and leaves a full probe that is
+    due to the clock.
+    """
     with only_one(f"probe:{system_id}") as mine:
         if not mine:
             return None
@@ -62,7 +68,9 @@ def refresh(system_id: int, *, now: datetime, force_full: bool = False) -> Snaps
         if connection is None:
             _nobody(system, now=now)
             return None
-        full = force_full or _full_is_due(system, profile, now)
+        if deadline_s is not None:
+            profile = _in_haste(profile, deadline_s)
+        full = force_full or (deadline_s is None and _full_is_due(system, profile, now))
         outcome = _ask(system, profile, connection, full=full, now=now)
         while isinstance(outcome.error, NotAuthorized):
             # One user's lost sign-in says nothing of the system: it took the connection out of turn.
@@ -98,6 +106,12 @@ def _connection(system: System) -> Connection | None:
         )
     )
     return active[system.consecutive_failures % len(active)] if active else None
+
+
+def _in_haste(profile: ProfileDocument, deadline_s: int) -> ProfileDocument:
+    """Return the profile with no more time for a probe than somebody waits."""
+    timeout_s = min(profile.probe.timeout_s, deadline_s)
+    return profile.model_copy(update={"probe": profile.probe.model_copy(update={"timeout_s": timeout_s})})
 
 
 def _full_is_due(system: System, profile: ProfileDocument, now: datetime) -> bool:

@@ -3,16 +3,25 @@
 from collections.abc import Iterable
 from dataclasses import replace
 from datetime import datetime, timedelta
+from decimal import Decimal
 from functools import lru_cache
 from typing import Any
 
 from django.contrib.auth.models import AbstractBaseUser
 from django.db.models import QuerySet
 
+from federation.selectors import profile_of
 from orchestrator.lifecycle import AttemptState
 from orchestrator.models import Attempt
 from orchestrator.placement.calibration import WaitOutcome, p90_factors
-from orchestrator.placement.model import DecayedSum, LatencyKey, PlacementModel, RuntimeSample
+from orchestrator.placement.model import (
+    DecayedSum,
+    HiddenKey,
+    LatencyKey,
+    PlacementModel,
+    RuntimeSample,
+    slots_class,
+)
 from orchestrator.placement.types import WaitClass
 
 _WAITS = 400
@@ -28,7 +37,7 @@ def placement_model(user: AbstractBaseUser, *, kind: str, now: datetime) -> Plac
     base = _waits(int(now.timestamp() // _FRESH.total_seconds()))
     if not kind:
         return base
-    runs = _runs(user, kind)
+    runs = _runs(user, kind, base=base)
     if not runs:
         return base
     return replace(base, version=f"{base.version}+{kind[:8]}:{len(runs)}", runtimes={kind: runs})
@@ -41,14 +50,21 @@ def _waits(tick: int) -> PlacementModel:
     if not seen:
         return PlacementModel()
     latency: dict[LatencyKey, DecayedSum] = {}
+    hidden: dict[HiddenKey, DecayedSum] = {}
     for system, partition, predicted, submitted_at, started_at in seen:
         basis = predicted.get("wait") or {}
+        wait_s = (started_at - submitted_at).total_seconds()
         if basis.get("class") in (WaitClass.CERTAIN, WaitClass.RISKY):
             key = (system, partition, bool(basis.get("somebody_ahead")), bool(basis.get("fits_now")))
-            wait_s = (started_at - submitted_at).total_seconds()
             latency[key] = latency.get(key, DecayedSum()).with_wait(wait_s)
+        elif basis.get("class") == WaitClass.HIDDEN and basis.get("free_slots") is not None:
+            size = (system, partition, slots_class(basis["free_slots"]))
+            hidden[size] = hidden.get(size, DecayedSum()).with_wait(wait_s)
     return PlacementModel(
-        version=f"own-{len(seen)}@{tick}", latency=latency, p90_factors=p90_factors(_outcomes(seen))
+        version=f"own-{len(seen)}@{tick}",
+        latency=latency,
+        hidden=hidden,
+        p90_factors=p90_factors(_outcomes(seen)),
     )
 
 
@@ -89,7 +105,22 @@ def _outcomes(rows: Iterable[_Started]) -> list[WaitOutcome]:
     ]
 
 
-def _runs(user: AbstractBaseUser, kind: str) -> tuple[RuntimeSample, ...]:
+def outcome_of(attempt: Attempt) -> WaitOutcome | None:
+    """Return how one attempt's wait came out; None where it is open, not known, or was never predicted."""
+    if attempt.started_at is None or attempt.submitted_at is None or attempt.restarts:
+        return None
+    row = (
+        attempt.system.slug,
+        attempt.partition,
+        attempt.predicted,
+        attempt.submitted_at,
+        attempt.started_at,
+    )
+    return next(iter(_outcomes([row])), None)
+
+
+def _runs(user: AbstractBaseUser, kind: str, *, base: PlacementModel) -> tuple[RuntimeSample, ...]:
+    """Return this user's newest runs of a kind at reference speed, so that fast sites teach slow ones."""
     rows = (
         Attempt.objects.filter(
             task__user_id=user.pk,
@@ -99,12 +130,22 @@ def _runs(user: AbstractBaseUser, kind: str) -> tuple[RuntimeSample, ...]:
             ended_at__isnull=False,
         )
         .order_by("-id")
-        .values_list("shape", "started_at", "ended_at")[:_RUNS]
+        .values_list("system__slug", "system__profile_id", "partition", "shape", "started_at", "ended_at")
     )
-    return tuple(
-        RuntimeSample(
-            runtime_s=(ended_at - started_at).total_seconds(), gpus=shape["gpus"], cpus=shape["cpus"]
-        )
-        for shape, started_at, ended_at in rows
-        if started_at is not None and ended_at is not None
-    )
+    samples = []
+    for system, profile_id, partition, shape, started_at, ended_at in rows[:_RUNS]:
+        if started_at is None or ended_at is None:
+            continue
+        accelerator = shape.get("gpu_type") if shape["gpus"] else None
+        speed = base.speed_at(system, accelerator, declared=_declared_speed(profile_id, partition))
+        ran_s = (ended_at - started_at).total_seconds()
+        samples.append(RuntimeSample(runtime_s=ran_s * speed, gpus=shape["gpus"], cpus=shape["cpus"]))
+    return tuple(samples)
+
+
+def _declared_speed(profile_id: int | None, partition: str) -> Decimal:
+    """Return the speed the profile in force declares; 1 where it says nothing, or no longer lists it."""
+    if profile_id is None:
+        return Decimal(1)
+    declared = profile_of(profile_id).partitions.get(partition)
+    return declared.speed if declared is not None else Decimal(1)

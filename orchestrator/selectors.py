@@ -11,6 +11,7 @@ from django.db.models import Count, Prefetch, Q, QuerySet
 from federation.models import Connection, Event, EventPosition, System
 from orchestrator.continuation import next_actions
 from orchestrator.experience import wait_outcomes
+from orchestrator.forecasts import forecast_of
 from orchestrator.lifecycle import Cause, TaskState
 from orchestrator.models import Attempt, Decision, Envelope, Group, Manifest, Task, Transfer
 from orchestrator.placement.calibration import Reliability, reliability
@@ -49,7 +50,10 @@ def attempts(user: AbstractBaseUser) -> QuerySet[Attempt]:
 
 
 def calibration(user: AbstractBaseUser) -> list[Reliability]:
-    """Return how good the waits predicted for this user's newest started attempts were, place by place."""
+    """Return how good the waits predicted for this user's newest started attempts were.
+
+    One value for each system, partition and class of wait, in the order of their names.
+    """
     return reliability(wait_outcomes(Attempt.objects.filter(task__user_id=user.pk)))
 
 
@@ -199,6 +203,7 @@ def show_attempt(attempt: Attempt) -> AttemptShown:
         shape=attempt.shape,
         decision=attempt.decision.handle,
         predicted=attempt.predicted,
+        forecast=forecast_of(attempt),
         job_id=attempt.job_id or None,
         state_raw=attempt.state_raw or None,
         reason_raw=attempt.reason_raw or None,

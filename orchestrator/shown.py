@@ -5,7 +5,33 @@ from typing import Any
 
 from pydantic import Field
 
+from orchestrator.placement.types import WaitClass
 from providers.types import Frozen
+
+
+class ForecastShown(Frozen):
+    """What was predicted of an attempt's wait, and what came; null = not known yet, or not any more."""
+
+    wait_class: WaitClass = Field(serialization_alias="class")
+    p50_s: int
+    p90_s: int
+    actual_s: int | None = Field(description="From submission to start; null after a requeue.")
+    within_2x: bool | None = Field(description="The longer of p50 and actual at most twice the shorter.")
+
+
+class CalibrationShown(Frozen):
+    """How good the predicted waits of one class at one partition were, over `n` of your started attempts."""
+
+    system: str
+    partition: str
+    wait_class: WaitClass = Field(serialization_alias="class")
+    n: int
+    within_1min: float = Field(description="Share whose actual wait was at most 60 s from p50.")
+    within_2x: float = Field(
+        description="Share whose longer of p50 and actual was at most twice the shorter."
+    )
+    log_error: float = Field(description="Mean |ln(actual / p50)|: 0 = exact, 0.69 = twice or half.")
+    p90_coverage: float = Field(description="Share whose actual wait was not over p90; 0.9 is right.")
 
 
 class AttemptShown(Frozen):
@@ -23,6 +49,7 @@ class AttemptShown(Frozen):
     shape: dict[str, Any]
     decision: str
     predicted: dict[str, Any]
+    forecast: ForecastShown | None = Field(description="The wait as predicted and as it came.")
     job_id: str | None
     state_raw: str | None
     reason_raw: str | None

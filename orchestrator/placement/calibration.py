@@ -38,13 +38,19 @@ class WaitOutcome:
         """Return actual ÷ predicted wait."""
         return max(self.actual_s, 1.0) / max(self.p50_s, 1.0)
 
+    @property
+    def is_within_twice(self) -> bool:
+        """Return whether the longer of the two waits is at most twice the shorter."""
+        return 0.5 <= self.ratio <= 2
+
 
 @dataclass(frozen=True, slots=True)
 class Reliability:
-    """How good the predicted waits at one partition were. Shares are of `n` outcomes."""
+    """How good the predicted waits of one class at one partition were. Shares are of `n` outcomes."""
 
     system: str
     partition: str
+    wait_class: WaitClass
     n: int
     within_minute_frac: float
     """Actual and predicted wait at most 60 s apart."""
@@ -91,21 +97,22 @@ def p90_factors(outcomes: Iterable[WaitOutcome]) -> dict[FactorKey, float]:
 
 
 def reliability(outcomes: Iterable[WaitOutcome]) -> list[Reliability]:
-    """Return how good the predictions were, by system and partition in the order of their names."""
-    places: dict[tuple[str, str], list[WaitOutcome]] = {}
+    """Return how good the predictions were, by system, partition and class in the order of their names."""
+    keys: dict[FactorKey, list[WaitOutcome]] = {}
     for each in outcomes:
-        places.setdefault((each.system, each.partition), []).append(each)
-    return [_reliability(*place, seen) for place, seen in sorted(places.items())]
+        keys.setdefault((each.system, each.partition, each.wait_class), []).append(each)
+    return [_reliability(key, seen) for key, seen in sorted(keys.items())]
 
 
-def _reliability(system: str, partition: str, seen: list[WaitOutcome]) -> Reliability:
+def _reliability(key: FactorKey, seen: list[WaitOutcome]) -> Reliability:
     n = len(seen)
     return Reliability(
-        system=system,
-        partition=partition,
+        system=key[0],
+        partition=key[1],
+        wait_class=key[2],
         n=n,
         within_minute_frac=sum(abs(each.actual_s - each.p50_s) <= MINUTE_S for each in seen) / n,
-        within_twice_frac=sum(0.5 <= each.ratio <= 2 for each in seen) / n,
+        within_twice_frac=sum(each.is_within_twice for each in seen) / n,
         mean_abs_log_error=sum(abs(log(each.ratio)) for each in seen) / n,
         p90_coverage_frac=sum(each.actual_s <= each.p90_s for each in seen) / n,
     )

@@ -6,7 +6,6 @@ with the age of the snapshot.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from decimal import Decimal
 from itertools import pairwise
 from math import ceil, log, sqrt
 from statistics import median
@@ -32,7 +31,6 @@ AGE_DOUBLES_P90_S = 720
 RUNTIME_P90 = {"declared": 1.2, "history": 1.3, "assumed": 1.0 / ASSUMED_WALLTIME_FRAC}
 """p90 ÷ p50 of runtimes by what they rest on; never over the wall time, where the job is ended."""
 MIB = 1 << 20
-ONE = Decimal(1)
 
 RuntimeSource = Literal["declared", "history", "assumed"]
 
@@ -70,6 +68,7 @@ def wait_for(
         plan_means_s=means_s,
         somebody_ahead=forecast.somebody_ahead if limits_s is not None else None,
         fits_now=forecast.fits_now,
+        free_slots=forecast.free_slots,
         snapshot_age_s=age_s,
     )
     return Quantiles.made(p50=ceil(p50), p90=ceil(p90)), basis
@@ -164,9 +163,8 @@ def _learned_runtime_s(envelope: Envelope, layout: Layout, model: PlacementModel
 
 def _own_speed(layout: Layout, record: ResourceRecord, model: PlacementModel) -> float:
     """Return the speed of the layout's nodes here relative to the reference accelerator."""
-    own = None if record.speed == ONE else float(record.speed)
     gpu_type = layout.smallest_kind.gpu_type if layout.gpus else None
-    return max(model.speed(record.system, gpu_type, default=own), 0.01)
+    return model.speed_at(record.system, gpu_type, declared=record.speed)
 
 
 def _speed(envelope: Envelope, layout: Layout, record: ResourceRecord, model: PlacementModel) -> float:

@@ -7,6 +7,7 @@ Durations are seconds, rates MiB/s.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from decimal import Decimal
 from statistics import median
 
 from orchestrator.placement.types import WaitClass
@@ -25,6 +26,8 @@ ASSUMED_WALLTIME_FRAC = 0.5
 """Share of the wall time a run is taken to last when nothing better is known."""
 MIN_HISTORY = 3
 SPEED_PRIOR_WEIGHT = 4
+SLOWEST = 0.01
+"""No speed is taken to be lower, whatever was measured: runtimes are divided by it."""
 DEFAULT_RATE_MIB_S = 100.0
 
 GPU_SPEEDS: Mapping[str, float] = {
@@ -169,6 +172,11 @@ class PlacementModel:
             return expected
         weight = seen.runs + SPEED_PRIOR_WEIGHT
         return (seen.speed * seen.runs + expected * SPEED_PRIOR_WEIGHT) / weight
+
+    def speed_at(self, system: str, accelerator: str | None, *, declared: Decimal) -> float:
+        """Return the speed of one partition's accelerator; a declared 1 is the profile saying nothing."""
+        default = None if declared == 1 else float(declared)
+        return max(self.speed(system, accelerator, default=default), SLOWEST)
 
     def transfer_rate_mib_s(self, collection: str, system: str) -> float | None:
         """Return the median of the last five rates of a pair, None when it was never used."""

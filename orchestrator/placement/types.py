@@ -153,6 +153,8 @@ class WaitBasis(Figures):
     """Start if everybody ahead runs as long as such jobs ran before."""
     somebody_ahead: bool | None
     fits_now: bool
+    free_slots: int | None = None
+    """How many requests of this size what was free could hold; None in decisions kept before it was told."""
     snapshot_age_s: int
 
 

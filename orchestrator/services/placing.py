@@ -188,13 +188,17 @@ def place_task(
     purpose: str,
     now: datetime,
     actor: str = "facet",
+    notes: Sequence[str] = (),
 ) -> Placed:
     """Decide for a task, keep the decision, and plan the attempt or mark the task unschedulable.
 
     Runs inside the caller's transaction; the caller records the events and hands the attempt out on commit.
+    `notes` join the decision's warnings: what was done for it before.
     """
     envelope = _envelope_now(task)
     value = _decide_for(task, envelope, now=now)
+    if notes:
+        value = value.model_copy(update={"warnings": (*value.warnings, *notes)})
     decision = keep(value, user_id=task.user_id, task=task, purpose=purpose, now=now)
     if value.selected is None:
         return _unschedulable(task, decision, value, now=now, actor=actor)

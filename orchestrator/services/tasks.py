@@ -55,10 +55,12 @@ def submit_task(
     actor: str,
     now: datetime,
     created: Callable[[str], None] | None = None,
+    notes: Sequence[str] = (),
 ) -> Submitted:
     """Accept a task, place it and plan its first attempt; the site is touched only after the commit.
 
     `created` is called with the handle in the transaction that makes the task; what it raises undoes it.
+    `notes` join the warnings of the decision.
 
     Raises:
         InvalidInput: the input cannot be read.
@@ -70,7 +72,7 @@ def submit_task(
     understood = understand(wanted, user_id=user.pk)
     try:
         with transaction.atomic():
-            submitted = _create(user, wanted, understood, actor=actor, now=now)
+            submitted = _create(user, wanted, understood, actor=actor, now=now, notes=notes)
             if created is not None:
                 created(submitted.task.handle)
     except IntegrityError as error:
@@ -86,10 +88,16 @@ def submit_task(
 
 
 def _create(
-    user: AbstractBaseUser, wanted: TaskInput, understood: Understood, *, actor: str, now: datetime
+    user: AbstractBaseUser,
+    wanted: TaskInput,
+    understood: Understood,
+    *,
+    actor: str,
+    now: datetime,
+    notes: Sequence[str],
 ) -> Submitted:
     task = new_task(user, wanted, understood, actor=actor, now=now, group=_group_of(user, wanted))
-    placed = place_task(task, purpose="submit", now=now, actor=actor)
+    placed = place_task(task, purpose="submit", now=now, actor=actor, notes=notes)
     record(placed.happenings, now=now)
     _hand_out(placed)
     return Submitted(task, placed, understood)

@@ -5,7 +5,7 @@ from typing import Any
 
 from pydantic import BaseModel, Field, TypeAdapter
 
-from orchestrator.shown import Timeline
+from orchestrator.shown import CalibrationShown, Timeline
 from portal import subscriptions, tokens
 from portal.api.paging import MAX_LIMIT
 from portal.api.resources import RESOURCES, Resource
@@ -88,6 +88,7 @@ def document() -> Json:
     for resource in RESOURCES.values():
         _describe_resource(paths, schemas, resource)
     _describe_task_routes(paths, schemas)
+    paths["/api/v1/calibration"] = {"get": _calibration(schemas)}
     _describe_tokens(paths, schemas)
     _describe_subscriptions(paths, schemas)
     paths["/api/v1/events/stream"] = {"get": _stream()}
@@ -178,6 +179,15 @@ def _content(schema: Json) -> Json:
     return {"content": {"application/json": {"schema": schema}}}
 
 
+def _whole_list(value: Json) -> Json:
+    """Return the schema of a list that is never paged."""
+    return {
+        "type": "object",
+        "required": ["results", "next"],
+        "properties": {"results": {"type": "array", "items": value}, "next": {"type": "null"}},
+    }
+
+
 def _created_headers() -> Json:
     return {
         "Location": {"$ref": "#/components/headers/Location"},
@@ -186,14 +196,7 @@ def _created_headers() -> Json:
 
 
 def _describe_skills(paths: dict[str, Json], schemas: Schemas) -> None:
-    listed = {
-        "type": "object",
-        "required": ["results", "next"],
-        "properties": {
-            "results": {"type": "array", "items": schemas.of(SkillShown)},
-            "next": {"type": "null"},
-        },
-    }
+    listed = _whole_list(schemas.of(SkillShown))
     paths["/api/v1/skills"] = {
         "get": {
             "operationId": "list_skills",
@@ -407,6 +410,20 @@ def _describe_subscriptions(paths: dict[str, Json], schemas: Schemas) -> None:
                 "parameters": [_path(), *_shared("IdempotencyKey")],
             }
         }
+
+
+def _calibration(schemas: Schemas) -> Json:
+    listed = _whole_list(schemas.of(CalibrationShown))
+    return {
+        "operationId": "list_calibration",
+        "tags": ["reads"],
+        "summary": "How good the waits predicted for you were, by system, partition and class of wait.",
+        "parameters": [
+            _query(name, "One value, or several with commas.", {"type": "string"})
+            for name in ("system", "partition")
+        ],
+        "responses": {"200": {"description": "Every place you used.", **_content(listed)}, **_problems()},
+    }
 
 
 def _stream() -> Json:

@@ -11,6 +11,7 @@ from portal.api.stream import EventStream
 from portal.api.subscriptions import VERBS, OneSubscription, SubscriptionList, SubscriptionVerb
 from portal.api.views import (
     CREATED_BY,
+    Calibration,
     CreatingList,
     OneObject,
     OneSkill,
@@ -62,6 +63,7 @@ urlpatterns = [
     _route(f"tasks/{_HANDLE}/timeline", TaskTimeline.as_view(), "task-timeline"),
     _route(f"tasks/{_HANDLE}/cancel", TaskVerb.as_view(verb="cancel"), "task-cancel"),
     _route(f"tasks/{_HANDLE}/replan", TaskVerb.as_view(verb="replan"), "task-replan"),
+    _route("calibration", Calibration.as_view(), "calibration"),
     _route("bundle", bundle.download, "bundle"),
     _route("schema", docs.schema, "schema"),
     _route("docs", docs.browse, "docs"),

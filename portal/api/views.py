@@ -11,10 +11,11 @@ from pydantic import BaseModel
 from rest_framework.views import APIView
 
 from orchestrator import selectors
+from orchestrator.forecasts import show_calibration
 from orchestrator.services import tasks
 from portal import idempotency, tokens
 from portal.api import rates
-from portal.api.paging import bad_parameter, refuse_unknown
+from portal.api.paging import bad_parameter, refuse_unknown, words
 from portal.api.parsing import read_body
 from portal.api.problems import EditedMeanwhile
 from portal.api.resources import RESOURCES
@@ -309,6 +310,24 @@ class RevokeToken(OneToken):
         """Revoke it."""
         require(self.caller, Scope.MANAGE)
         return self._revoke(request, handle)
+
+
+class Calibration(ApiView):
+    """GET calibration."""
+
+    known: ClassVar[tuple[str, ...]] = ("system", "partition")
+
+    def get(self, request: Any) -> HttpResponse:
+        """Return how good the caller's own forecasts were; few rows, never paged."""
+        require(self.caller, Scope.READ)
+        wanted = {name: words(request.GET, name) for name in self.known}
+        shown = [
+            show_calibration(found).model_dump(mode="json", by_alias=True)
+            for found in selectors.calibration(self.caller.user)
+            if found.system in (wanted["system"] or [found.system])
+            and found.partition in (wanted["partition"] or [found.partition])
+        ]
+        return as_json({"results": shown, "next": None})
 
 
 class TaskTimeline(ApiView):

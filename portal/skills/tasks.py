@@ -10,6 +10,7 @@ from pydantic import Field, RootModel
 from federation.links import open_link
 from orchestrator import selectors
 from orchestrator.envelope.schema import envelope_input_schema
+from orchestrator.leaders import refresh_leaders
 from orchestrator.lifecycle import TaskState
 from orchestrator.models import Attempt, Task
 from orchestrator.placement.types import Decision
@@ -105,9 +106,15 @@ class SubmitInput(Frozen):
 
 
 def _submit(given: SubmitInput, call: Call) -> Answer:
-    caller, options = call.caller, call.options
+    caller, options, wanted = call.caller, call.options, given.model_extra or {}
+    refreshed = refresh_leaders(caller.user, wanted, now=call.now)
     submitted = tasks.submit_task(
-        caller.user, given.model_extra or {}, actor=caller.actor, now=call.now, created=options.created
+        caller.user,
+        wanted,
+        actor=caller.actor,
+        now=refreshed.now,
+        created=options.created,
+        notes=refreshed.notes,
     )
     task = _settled(submitted.task, options.wait_s)
     return submitted_answer(task, understood=submitted.understood.report(), options=options)

@@ -51,5 +51,6 @@ def system_show(request: SignedInRequest, slug: str) -> HttpResponse:
         expected_waits(request.user, now=now),
         jobs=queue_of(slug),
         ours=dict(ours),
+        calibration=selectors.calibration(request.user),
     )
     return page(request, "federation/system.html", {"here": "federation", "page": found}, parts=("live",))

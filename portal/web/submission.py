@@ -8,6 +8,7 @@ from django.shortcuts import redirect
 from django.utils import timezone
 from django.views.decorators.http import require_http_methods, require_POST
 
+from orchestrator.leaders import refresh_leaders
 from orchestrator.services import tasks
 from portal.web.forms import TaskForm, field_of
 from portal.web.guard import SignedInRequest, signed_in
@@ -112,7 +113,10 @@ def _submit(request: SignedInRequest, form: TaskForm) -> HttpResponse:
     given = form.task_input | ({"client_ref": f"page:{once}"} if once else {})
     actor = f"user:{request.user.get_username()}"
     try:
-        submitted = tasks.submit_task(request.user, given, actor=actor, now=timezone.now())
+        refreshed = refresh_leaders(request.user, given, now=timezone.now())
+        submitted = tasks.submit_task(
+            request.user, given, actor=actor, now=refreshed.now, notes=refreshed.notes
+        )
     except Conflict as error:
         # The same form was sent twice: there is one task, and this is it.
         return redirect("web:task-show", handle=error.facts["task"])

@@ -10,7 +10,7 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from federation.models import System
-from orchestrator.models import Task
+from orchestrator.models import Attempt, Task
 from portal.api.resources import RESOURCES
 from portal.skills.registry import SKILLS
 from tests.api.conftest import Api
@@ -208,3 +208,24 @@ def test_llms_txt_names_every_skill(client: Client, db: None) -> None:
 
     for name in SKILLS:
         assert f"`{name}`" in text
+
+
+def test_calibration_is_told_by_place_and_class_and_only_to_its_owner(
+    api: Api, caller: Callable[..., Api], bob: User, delta: System
+) -> None:
+    _submit(api, envelope={"gpus": 1, "walltime_s": 600})
+    assert api.get("calibration").json() == {"results": [], "next": None}
+    attempt = Attempt.objects.get()
+    Attempt.objects.update(submitted_at=attempt.planned_at, started_at=attempt.planned_at)
+
+    (row,) = api.get("calibration").json()["results"]
+
+    figures = {"n": 1, "within_1min": 1.0, "p90_coverage": 1.0}
+    assert row.items() >= {"system": "delta", "partition": attempt.partition, **figures}.items()
+    assert row["class"] == attempt.predicted["wait"]["class"]
+    assert row.keys() == {"system", "partition", "class", "within_2x", "log_error", *figures}
+    assert api.get("calibration?system=delta").json()["results"] == [row]
+    assert api.get("calibration?system=vista").json()["results"] == []
+    assert api.get("calibration?color=red").status_code == 422
+    assert caller(bob).get("calibration").json()["results"] == []
+    assert caller(bob, "submit").get("calibration").status_code == 403

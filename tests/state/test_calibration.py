@@ -3,18 +3,23 @@
 from dataclasses import replace
 from datetime import datetime, timedelta
 from math import log
+from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
+from django.db import connection
 
+from federation.profile import ProfileDocument
+from federation.services import store_profile
 from orchestrator import experience, selectors
 from orchestrator.envelope.types import Envelope, Range
 from orchestrator.models import Attempt
 from orchestrator.placement.calibration import Reliability
+from orchestrator.placement.model import DecayedSum, RuntimeSample
 from orchestrator.placement.trace import decision_bytes
 from orchestrator.placement.types import WaitClass
 from orchestrator.services import placing, tasks
-from tests.web.world import make_system
+from tests.web.world import make_system, profile
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -51,6 +56,7 @@ def test_waits_are_told_by_system_and_partition(alice: User, now: datetime) -> N
     assert replace(found, mean_abs_log_error=0) == Reliability(
         system="anvil",
         partition="gpu",
+        wait_class=WaitClass.RISKY,
         n=3,
         within_minute_frac=2 / 3,
         within_twice_frac=1 / 3,
@@ -121,3 +127,88 @@ def test_a_second_decision_on_the_same_snapshots_makes_no_plan(alice: User, now:
     placing.decide(alice, ONE_GPU, now=now + timedelta(seconds=40))
 
     assert placing.PLANS.built == made > 0
+
+
+def test_an_attempt_tells_its_forecast_and_what_came(alice: User, now: datetime) -> None:
+    make_system(alice, "anvil", "Anvil", "a100", "40G", free=3, now=now)
+    first = _started(alice, after_s=70, now=now)
+    assert first.predicted["wait_s"]["p50"] == 40
+    bound_s = first.predicted["wait_s"]["p90"]
+
+    def told() -> dict[str, Any]:
+        forecast = selectors.show_attempt(selectors.attempts(alice).get()).forecast
+        assert forecast is not None
+        return forecast.model_dump(mode="json", by_alias=True)
+
+    assert told() == {"class": "risky", "p50_s": 40, "p90_s": bound_s, "actual_s": 70, "within_2x": True}
+    Attempt.objects.update(started_at=now + timedelta(seconds=81))
+    assert (told()["actual_s"], told()["within_2x"]) == (81, False)
+    Attempt.objects.update(started_at=None)
+    assert (told()["actual_s"], told()["within_2x"]) == (None, None)
+    Attempt.objects.update(started_at=now, restarts=1)
+    assert told()["actual_s"] is None
+
+
+def test_dashboards_read_the_same_figures_as_their_owner(alice: User, now: datetime) -> None:
+    make_system(alice, "anvil", "Anvil", "a100", "40G", free=3, now=now)
+    for wait_s in (-30, 2, 70, 4000):
+        _started(alice, after_s=wait_s, now=now)
+    (own,) = selectors.calibration(alice)
+
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT * FROM metrics.calibration")
+        rows = cursor.fetchall()
+
+    assert rows == [
+        (
+            "anvil",
+            "gpu",
+            "risky",
+            4,
+            own.within_minute_frac,
+            own.within_twice_frac,
+            pytest.approx(own.mean_abs_log_error),
+            own.p90_coverage_frac,
+        )
+    ]
+
+
+def test_runs_are_remembered_at_reference_speed(alice: User, now: datetime) -> None:
+    """An H100 does in 100 s what takes the reference 190 s; a partition declared twice as fast wins."""
+    make_system(alice, "delta", "Delta", "h100", "80G", free=3, now=now)
+    attempt = _started(alice, after_s=0, now=now)
+    for state in ("dispatching", "submitted", "running", "succeeded"):
+        Attempt.objects.filter(pk=attempt.pk).update(state=state)
+    ended_at = now + timedelta(seconds=100)
+    Attempt.objects.filter(pk=attempt.pk).update(ended_at=ended_at, finished_at=ended_at)
+    kind = attempt.task.kind
+    assert attempt.shape["gpu_type"] == "h100"
+
+    def remembered() -> tuple[RuntimeSample, ...]:
+        return experience.placement_model(alice, kind=kind, now=now).runtimes[kind]
+
+    assert remembered() == (RuntimeSample(runtime_s=190.0, gpus=1, cpus=1),)
+
+    document = profile("delta", "Delta", "h100", "80G", 4).model_dump(mode="json")
+    document["partitions"]["gpu"]["speed"] = "2.5"
+    store_profile(ProfileDocument.model_validate(document), "system: delta  # faster\n", now=now)
+
+    assert remembered() == (RuntimeSample(runtime_s=250.0, gpus=1, cpus=1),)
+
+
+def test_a_hidden_queue_is_learned_by_how_much_was_free(alice: User, now: datetime) -> None:
+    make_system(alice, "anvil", "Anvil", "a100", "40G", free=3, now=now)
+    attempt = _started(alice, after_s=800, now=now)
+    assert attempt.predicted["wait"]["free_slots"] == 2
+    basis = {**attempt.predicted["wait"], "class": "hidden"}
+    Attempt.objects.update(predicted={**attempt.predicted, "wait": basis})
+
+    learned = experience.placement_model(alice, kind="", now=now + timedelta(seconds=31))
+
+    assert learned.hidden == {("anvil", "gpu", 1): DecayedSum(total_s=800, weight=1)}
+    assert learned.hidden_wait_s("anvil", "gpu", 2) == (800 + 4 * 300) / 5
+    assert learned.hidden_wait_s("anvil", "gpu", 3) == 40
+
+    del basis["free_slots"]
+    Attempt.objects.update(predicted={**attempt.predicted, "wait": basis})
+    assert experience.placement_model(alice, kind="", now=now + timedelta(seconds=62)).hidden == {}

@@ -5,7 +5,16 @@ from django.db import connection
 
 pytestmark = pytest.mark.django_db
 
-VIEWS = ("systems", "probes", "partition_samples", "tasks", "attempts", "events", "allocations")
+VIEWS = (
+    "systems",
+    "probes",
+    "partition_samples",
+    "tasks",
+    "attempts",
+    "events",
+    "allocations",
+    "calibration",
+)
 
 
 @pytest.mark.parametrize("view", VIEWS)

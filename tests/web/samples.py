@@ -268,6 +268,10 @@ SYSTEM = federation.SystemPage(
             "maint-2026-03", NOW + timedelta(days=2), NOW + timedelta(days=2, hours=9), 208
         ),
     ),
+    forecasts=(
+        federation.ForecastRow("gpuA100x4", "free, others ahead", 41, 73, 49, 90),
+        federation.ForecastRow("gpuA100x4", "when others end", 12, 25, 67, 92),
+    ),
     remote_user="mira",
     profile_revision="r4",
     warnings=(),

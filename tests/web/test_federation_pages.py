@@ -8,6 +8,7 @@ from django.test import Client
 from pytest_django import DjangoAssertNumQueries
 
 from federation.models import System
+from orchestrator.services import tasks
 from portal.web.presenters.federation import Pool
 from portal.web.presenters.records import Waits, federation_page
 from portal.web.seen import seen
@@ -55,6 +56,25 @@ def test_another_user_sees_systems_but_nothing_of_ours(federation: User, kofi: U
 
     assert [card.connected for card in page.cards] == [False, False]
     assert page.cards[0].pools == (Pool("A100 40 GB", free=3, ours=0, busy=9, down=4),)
+
+
+def test_a_system_page_tells_how_good_the_forecasts_there_were(
+    federation: User, browser: Client, now: datetime
+) -> None:
+    assert "How good our forecasts were here" not in browser.get("/systems/anvil/").text
+    work = {"command": "true", "envelope": {"gpus": 1, "cpus": 1, "walltime_s": 600}}
+    for wait_s in (2, 70, 4000):
+        task = tasks.submit_task(federation, work, actor="user", now=now).task
+        started_at = now + timedelta(seconds=wait_s)
+        task.attempts.update(submitted_at=now, started_at=started_at)
+        assert task.attempts.get().system.slug == "anvil"
+
+    page = " ".join(browser.get("/systems/anvil/").text.split())
+
+    section = page[page.index("How good our forecasts were here") :]
+    row = section[section.index("<tbody>") : section.index("</tbody>")]
+    assert ("free, others ahead" in row, row.count("67 %"), row.count("33 %")) == (True, 2, 1)
+    assert "How good our forecasts were here" not in browser.get("/systems/delta/").text
 
 
 def test_old_figures_are_said_to_be_old(federation: User, now: datetime) -> None:

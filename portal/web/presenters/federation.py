@@ -234,6 +234,18 @@ class MaintenanceRow:
 
 
 @dataclass(frozen=True, slots=True)
+class ForecastRow:
+    """How good the caller's own forecasts were for one kind of wait; percent of `n` started attempts."""
+
+    partition: str
+    kind: str
+    n: int
+    within_minute: int
+    within_twice: int
+    p90_held: int
+
+
+@dataclass(frozen=True, slots=True)
 class SystemPage:
     """One system in full."""
 
@@ -244,6 +256,7 @@ class SystemPage:
     queue_hidden: int
     limits: tuple[LimitRow, ...]
     maintenance: tuple[MaintenanceRow, ...]
+    forecasts: tuple[ForecastRow, ...]
     remote_user: str
     profile_revision: str
     warnings: tuple[str, ...]

@@ -5,10 +5,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
 from django.utils.translation import gettext as _
-from django.utils.translation import ngettext
+from django.utils.translation import gettext_lazy, ngettext
 
 from federation.types import Maintenance, NodeView, ResourceRecord, UserLimits
+from orchestrator.placement.calibration import Reliability
+from orchestrator.placement.types import WaitClass
 from portal.web.presenters.federation import (
+    ForecastRow,
     LimitRow,
     MaintenanceRow,
     NodeGroup,
@@ -163,6 +166,30 @@ def maintenance_rows(records: Iterable[ResourceRecord]) -> tuple[MaintenanceRow,
     )
 
 
+_KINDS = {
+    WaitClass.CERTAIN: gettext_lazy("free, nobody ahead"),
+    WaitClass.RISKY: gettext_lazy("free, others ahead"),
+    WaitClass.PLANNED: gettext_lazy("when others end"),
+    WaitClass.HIDDEN: gettext_lazy("queue hidden"),
+}
+
+
+def forecast_rows(calibration: Iterable[Reliability], slug: str) -> tuple[ForecastRow, ...]:
+    """Return how good the forecasts at one system were, in the order given."""
+    return tuple(
+        ForecastRow(
+            partition=found.partition,
+            kind=str(_KINDS[found.wait_class]),
+            n=found.n,
+            within_minute=round(100 * found.within_minute_frac),
+            within_twice=round(100 * found.within_twice_frac),
+            p90_held=round(100 * found.p90_coverage_frac),
+        )
+        for found in calibration
+        if found.system == slug
+    )
+
+
 def system_page(
     system: SystemFacts,
     records: Sequence[ResourceRecord],
@@ -171,6 +198,7 @@ def system_page(
     *,
     jobs: Sequence[QueueJob],
     ours: Mapping[str, str],
+    calibration: Iterable[Reliability],
 ) -> SystemPage:
     """Return one system in full."""
     queue, hidden = queue_rows(jobs, ours, system.remote_user)
@@ -182,6 +210,7 @@ def system_page(
         queue_hidden=hidden,
         limits=limit_rows((record.partition, record.limits) for record in records),
         maintenance=maintenance_rows(records),
+        forecasts=forecast_rows(calibration, system.slug),
         remote_user=system.remote_user or "",
         profile_revision=f"r{system.revision}" if system.revision else "",
         warnings=system.warnings,

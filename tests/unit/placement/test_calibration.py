@@ -87,6 +87,7 @@ def test_reliability_counts_what_it_says() -> None:
     assert replace(found, mean_abs_log_error=0) == Reliability(
         system="delta",
         partition="gpu",
+        wait_class=WaitClass.PLANNED,
         n=5,
         within_minute_frac=3 / 5,
         within_twice_frac=3 / 5,
@@ -99,6 +100,15 @@ def test_reliability_is_told_place_by_place_in_order() -> None:
     assert [(each.partition, each.n) for each in reliability([outcome(1, place=p) for p in "bab"])] == [
         ("a", 1),
         ("b", 2),
+    ]
+
+
+def test_each_class_of_wait_is_told_apart() -> None:
+    seen = [outcome(100), replace(outcome(3), wait_class=WaitClass.CERTAIN), outcome(90)]
+
+    assert [(each.wait_class, each.n, each.within_twice_frac) for each in reliability(seen)] == [
+        (WaitClass.CERTAIN, 1, 0.0),
+        (WaitClass.PLANNED, 2, 1.0),
     ]
 
 
