@@ -13,7 +13,9 @@ from orchestrator.envelope.schema import envelope_input_schema
 from orchestrator.lifecycle import TaskState
 from orchestrator.models import Attempt, Task
 from orchestrator.placement.types import Decision
+from orchestrator.plain_text import without_job_tokens
 from orchestrator.services import groups, tasks
+from orchestrator.services.again import as_before
 from orchestrator.shown import AttemptShown, GroupShown, TaskShown
 from orchestrator.task_input import TaskInput
 from portal.skills.bounds import fitting, shortened, size
@@ -68,6 +70,12 @@ def submit_schema() -> dict[str, Any]:
     """Return the task input's schema with the envelope's own inside."""
     schema = TaskInput.model_json_schema()
     schema["properties"]["envelope"] = envelope_input_schema()
+    schema["properties"]["like"] = {
+        "type": "string",
+        "title": "Like",
+        "description": "Handle of a task of yours: everything not said here is as it said, the envelope member by "
+        "member. `client_ref` and `group` are not repeated.",
+    }
     return schema
 
 
@@ -93,7 +101,9 @@ class PreviewInput(Frozen):
 
 
 def _preview(given: PreviewInput, call: Call) -> Answer:
-    value, _ = tasks.preview(call.caller.user, given.model_extra or {}, now=call.now)
+    value, _ = tasks.preview(
+        call.caller.user, as_before(call.caller.user, given.model_extra or {}), now=call.now
+    )
     body = value.model_dump(mode="json", by_alias=True)
     return Answer(Previewed.model_validate(body if call.options.full else shortened(body, call.options.room)))
 
@@ -107,7 +117,7 @@ class SubmitInput(Frozen):
 def _submit(given: SubmitInput, call: Call) -> Answer:
     caller, options = call.caller, call.options
     submitted = tasks.submit_task(
-        caller.user, given.model_extra or {}, actor=caller.actor, now=call.now, created=options.created
+        caller.user, as_before(caller.user, given.model_extra or {}), actor=caller.actor, now=call.now, created=options.created
     )
     task = _settled(submitted.task, options.wait_s)
     return submitted_answer(task, understood=submitted.understood.report(), options=options)
@@ -187,6 +197,9 @@ class Result(Frozen):
     partition: str | None
     task: TaskShown
     manifest: dict[str, Any] | None
+    triage: dict[str, Any] | None = Field(
+        description="Of a failed task: cause, means, evidence (untrusted lines), suggestion, changes, next_actions."
+    )
     attempts: list[AttemptShown]
     omitted: dict[str, int] = Field(description="How many attempts and files were left out for length.")
 
@@ -200,13 +213,16 @@ def _result(given: ResultInput, call: Call) -> Answer:
     row = selectors.tasks(user).get(pk=task.pk)
     shown = selectors.show_task(row)
     manifest = selectors.manifest_of(row)
+    left = dict(manifest.body) if manifest else {}
+    triage = left.pop("triage", None)
     value = Result(
         id=shown.id,
         state=shown.state,
         system=shown.system,
         partition=shown.partition,
         task=shown,
-        manifest={"id": manifest.handle, **manifest.body} if manifest else None,
+        manifest={"id": manifest.handle, **left} if manifest else None,
+        triage=triage,
         attempts=[
             selectors.show_attempt(attempt)
             for attempt in selectors.attempts(user).filter(task=task).order_by("number")
@@ -275,7 +291,7 @@ def _log(given: LogInput, call: Call) -> Answer:
         raise Conflict(f"The site could not read {path}: {reply.stderr[:200]}", path=path)
     size = reply.size or 0
     start = max(0, size + given.offset) if given.offset < 0 else min(given.offset, size)
-    text, following = _whole_characters(reply.stdout, start, min(size, start + given.limit), size)
+    text, following = _whole_characters(without_job_tokens(reply.stdout), start, min(size, start + given.limit), size)
     return Answer(
         Log(
             task=given.task,
