@@ -38,9 +38,7 @@ class Leavings:
     milestones: tuple[str, ...] = ()
 
 
-def operations(
-    key: str, *, workdir: str, stdout: str, stderr: str, with_tails: bool
-) -> Iterator[Operation]:
+def operations(key: str, *, workdir: str, stdout: str, stderr: str, with_tails: bool) -> Iterator[Operation]:
     """Yield what to ask about one attempt; the names of the operations begin with `key`."""
     yield ListFiles(name=f"{key}.files", path=workdir)
     # grep prints "FILE:LINE", needs no shell, and passes over pipes, devices and links.

@@ -8,9 +8,7 @@ JOB_TOKEN = re.compile(r"fjt_[A-Za-z0-9_:.=-]{6,}")
 _GONE = "[redacted]"
 _SECRETS = (
     JOB_TOKEN,
-    re.compile(
-        r"\b(?:facet_|gh[opsu]_|github_pat_|glpat-|hf_|sk-|xox[abpr]-|AKIA|eyJ)[A-Za-z0-9_.\-]{12,}"
-    ),
+    re.compile(r"\b(?:facet_|gh[opsu]_|github_pat_|glpat-|hf_|sk-|xox[abpr]-|AKIA|eyJ)[A-Za-z0-9_.\-]{12,}"),
     re.compile(r"(?i)(?<=://)[^/\s:@]{1,100}:[^/\s@]{1,200}(?=@)"),
 )
 _NAMED = re.compile(

@@ -6,7 +6,7 @@ from typing import Any
 from django.contrib.auth.models import AbstractBaseUser
 
 from orchestrator.services.tasks import find_task
-from providers.errors import InvalidInput
+from providers.errors import InvalidInput, NotFound
 
 LIKE = "like"
 _NOT_REPEATED = ("client_ref", "group")
@@ -29,7 +29,10 @@ def as_before(user: AbstractBaseUser, given: Mapping[str, Any]) -> dict[str, Any
     handle = said.pop(LIKE)
     if not isinstance(handle, str):
         raise _wrong("/like", "`like` must be the handle of a task.")
-    task = find_task(user, handle)
+    try:
+        task = find_task(user, handle)
+    except NotFound as error:
+        raise NotFound(error.message, pointer="/like") from None
     before = {name: value for name, value in task.spec.items() if name not in _NOT_REPEATED}
     if any(said.get(name) is not None for name in _WORK):
         before = {name: value for name, value in before.items() if name not in _WORK}
@@ -38,7 +41,8 @@ def as_before(user: AbstractBaseUser, given: Mapping[str, Any]) -> dict[str, Any
         if not isinstance(changes, Mapping):
             raise _wrong("/envelope", "`envelope` must be an object.")
         # What was made of silences is made anew, where a change may mean something else.
-        kept = {name: value for name, value in task.envelope.body.items() if name not in ("rationale", "source")}
+        body = task.envelope.body
+        kept = {name: body[name] for name in body if name not in ("rationale", "source")}
         said["envelope"] = {**kept, **changes}
     return {**before, **said}
 

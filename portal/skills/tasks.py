@@ -73,8 +73,8 @@ def submit_schema() -> dict[str, Any]:
     schema["properties"]["like"] = {
         "type": "string",
         "title": "Like",
-        "description": "Handle of a task of yours: everything not said here is as it said, the envelope member by "
-        "member. `client_ref` and `group` are not repeated.",
+        "description": "Handle of a task of yours: everything not said here is as it said, the envelope "
+        "member by member. `client_ref` and `group` are not repeated.",
     }
     return schema
 
@@ -117,7 +117,11 @@ class SubmitInput(Frozen):
 def _submit(given: SubmitInput, call: Call) -> Answer:
     caller, options = call.caller, call.options
     submitted = tasks.submit_task(
-        caller.user, as_before(caller.user, given.model_extra or {}), actor=caller.actor, now=call.now, created=options.created
+        caller.user,
+        as_before(caller.user, given.model_extra or {}),
+        actor=caller.actor,
+        now=call.now,
+        created=options.created,
     )
     task = _settled(submitted.task, options.wait_s)
     return submitted_answer(task, understood=submitted.understood.report(), options=options)
@@ -198,7 +202,7 @@ class Result(Frozen):
     task: TaskShown
     manifest: dict[str, Any] | None
     triage: dict[str, Any] | None = Field(
-        description="Of a failed task: cause, means, evidence (untrusted lines), suggestion, changes, next_actions."
+        description="Of a failed task: cause, means, evidence (untrusted lines), suggestion, changes, calls."
     )
     attempts: list[AttemptShown]
     omitted: dict[str, int] = Field(description="How many attempts and files were left out for length.")
@@ -291,7 +295,9 @@ def _log(given: LogInput, call: Call) -> Answer:
         raise Conflict(f"The site could not read {path}: {reply.stderr[:200]}", path=path)
     size = reply.size or 0
     start = max(0, size + given.offset) if given.offset < 0 else min(given.offset, size)
-    text, following = _whole_characters(without_job_tokens(reply.stdout), start, min(size, start + given.limit), size)
+    text, following = _whole_characters(
+        without_job_tokens(reply.stdout), start, min(size, start + given.limit), size
+    )
     return Answer(
         Log(
             task=given.task,
