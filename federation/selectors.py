@@ -175,7 +175,7 @@ def show_snapshot(row: Snapshot) -> SnapshotShown:
 
 
 def scheduler_at(system: System, at: datetime | None) -> str:
-    """Return what a system's scheduler called itself in the last probe before an instant; empty: not known."""
+    """Return what a system's scheduler called itself in the last probe before then; empty: not known."""
     rows = system.snapshots.exclude(scheduler="")
     if at is not None:
         rows = rows.filter(taken_at__lte=at)

@@ -4,7 +4,7 @@ All attempts of a connection are looked at in one request; no transaction is ope
 costs only itself. The lock keeps it to one worker at a time, and a killed worker's lock goes with it.
 """
 
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
@@ -192,7 +192,7 @@ def _fold(attempt: Attempt, observations: Mapping[str, Observation | None], *, n
     return absent(facts, now=now) if observation is None else seen(facts, observation, now=now)
 
 
-def _list_files(link: Link, attempts: Sequence[Attempt], failed: Set[int]) -> dict[int, Leavings]:
+def _list_files(link: Link, attempts: Sequence[Attempt], failed: Collection[int]) -> dict[int, Leavings]:
     """Return what each ended attempt left; an attempt is left out where the site cannot say.
 
     The last words of the failed ones are read in the same request: later they may be gone.

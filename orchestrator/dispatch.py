@@ -136,7 +136,7 @@ def _part(reply: BatchReply, number: int) -> BatchReply:
 
 
 def _with_kit(batch: Batch, kit: Kit | None, attempt: Attempt, *, now: datetime) -> Batch:
-    """Return the submission with the job's own kit put there first; its token is made here and kept nowhere."""
+    """Return the submission with the job's own kit put there first; the token is kept nowhere here."""
     if kit is None:
         return batch
     operations = (*kit.operations(issue(attempt, now=now)), *batch.operations)

@@ -55,7 +55,7 @@ def operations(key: str, *, workdir: str, stdout: str, stderr: str, with_tails: 
 
 
 def read(key: str, reply: BatchReply, *, workdir: str, since: datetime | None) -> Leavings:
-    """Return what the site said about one attempt. Milestones count from `since` on: a folder may be shared."""
+    """Return what the site said about one attempt; milestones from `since` on, as folders may be shared."""
     listed = reply.replies.get(f"{key}.files")
     if listed is None or listed.rc != 0:
         return Leavings(tails=_tails(key, reply))

@@ -72,7 +72,7 @@ _BY_CAUSE: Mapping[Cause, _Verdict] = {
     if row.word == word
 } | {
     Cause.DEADLINE: _Verdict(
-        "deadline_passed", "The task's deadline passed.", "Submit it with a later deadline, or a smaller size."
+        "deadline_passed", "The task's deadline passed.", "Submit it with a later deadline or a smaller size."
     ),
     Cause.CANCELLED_BY_SITE: _Verdict(
         "cancelled_by_site",

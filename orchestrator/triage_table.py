@@ -61,7 +61,8 @@ ROWS: tuple[Row, ...] = (
     ),
     _row(
         "out_of_memory",
-        r"oom[-_ ]kill|Out Of Memory|OOM Killed|Killed process \d+|exceeded (?:job )?memory limit|TERM_MEMLIMIT",
+        r"oom[-_ ]kill|Out Of Memory|OOM Killed|Killed process \d+|exceeded (?:job )?memory limit"
+        r"|TERM_MEMLIMIT",
         "The work needed more memory than it was given and was killed.",
         "Ask for more memory, or let the work use less at once.",
         Remedy.MEMORY,
@@ -72,7 +73,7 @@ ROWS: tuple[Row, ...] = (
         r"CUDA out of memory|CUDA_ERROR_OUT_OF_MEMORY|HIP out of memory|OutOfMemoryError: .*(?:CUDA|HIP)"
         r"|RESOURCE_EXHAUSTED: .*(?:allocat|memory)|cudaErrorMemoryAllocation",
         "A GPU's memory was too small for the work.",
-        "Use a smaller batch, shard the model, or ask for GPUs with more memory (accelerator.min_memory_mib).",
+        "Use a smaller batch, shard the model, or ask for larger GPUs (accelerator.min_memory_mib).",
         Remedy.GPU_MEMORY,
     ),
     _row(
