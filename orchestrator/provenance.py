@@ -1,4 +1,4 @@
-"""Where a task's results come from, as RO-Crate 1.1 metadata: what ran, where, when, for whom, with what left.
+"""Where results come from, as RO-Crate 1.1 metadata: what ran, where, when, for whom, and what it left.
 
 The document describes the attempt's working directory: saved there as `ro-crate-metadata.json`, the paths in
 it are true. No licence is stated, because nobody told us one. Pure.

@@ -6,11 +6,12 @@ from collections.abc import Callable
 from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
+from django.db import transaction
 from django.utils import timezone
-from pytest_django.fixtures import SettingsWrapper
 
 from federation.models import Event
 from orchestrator import job_tokens
@@ -31,7 +32,7 @@ TOKEN = re.compile(r"fjt_[A-Za-z0-9_:.=-]{20,}")
 
 
 @pytest.fixture(autouse=True)
-def _told(settings: SettingsWrapper) -> None:
+def _told(settings: Any) -> None:
     settings.MILESTONE_URL = NOWHERE
 
 
@@ -114,8 +115,9 @@ def test_a_failed_job_says_why_and_its_token_is_nowhere(
         (result, log.model_dump_json()),
     ]
     assert not TOKEN.search(json.dumps(kept, default=str))
-    written = [path for path in tmp_path.rglob("*") if path.is_file() and token.encode() in path.read_bytes()]
-    assert {path.name for path in written} == {"token", "stdout.log", "stderr.log"}
+    places = {Path(attempt.stdout_path).parent, tmp_path}  # its folder, and all that the scheduler keeps
+    files = {path for place in places for path in place.rglob("*") if path.is_file()}
+    assert {path.name for path in files if token.encode() in path.read_bytes()} == {"token", "stdout.log", "stderr.log"}
     assert (Path(attempt.stdout_path).parent / ".facet/token").stat().st_mode & 0o777 == 0o600
 
 
@@ -168,7 +170,6 @@ def test_a_job_cannot_flood_the_log(sites: Sites, alice: User) -> None:
     reach_milestone(token, "a minute later", now=now + timedelta(minutes=1, seconds=1))
 
     attempt.task = Task.objects.get(pk=attempt.task_id)
-    from django.db import transaction  # noqa: PLC0415  # only here
 
     with transaction.atomic():
         noted = note_dropped(attempt, [f"file {number}" for number in range(500)], now=now)
@@ -198,7 +199,7 @@ def test_a_token_ends_with_its_attempt_its_wall_time_and_its_age(sites: Sites, a
 
 
 def test_where_jobs_cannot_reach_us_they_are_given_nothing(
-    sites: Sites, alice: User, until: Callable[..., Task], settings: SettingsWrapper
+    sites: Sites, alice: User, until: Callable[..., Task], settings: Any
 ) -> None:
     settings.MILESTONE_URL = ""
     sites.add("delta", alice, account="bbka-delta-gpu", granted=Decimal(100))

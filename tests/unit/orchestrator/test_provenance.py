@@ -122,7 +122,8 @@ def test_each_attempt_is_an_action_and_the_accepted_one_made_the_files() -> None
 
 
 def test_a_task_that_has_not_ended_tells_what_is_known() -> None:
-    found = _entities(ro_crate(_origin(manifest=None, attempts=[], schedulers={}), now=NOW))
+    origin = _origin(manifest=None, attempts=[], schedulers={})
+    found = _entities(ro_crate(origin, now=NOW))
 
     assert found["./"]["hasPart"] == []
     assert found["./"]["mentions"] == []

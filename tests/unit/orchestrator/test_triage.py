@@ -1,5 +1,7 @@
 """Realistic last words of failed jobs, and what triage makes of them."""
 
+# ruff: noqa: E501  # one recorded line each
+
 import json
 
 import pytest
