@@ -7,6 +7,7 @@ for the key before anything is submitted again.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from urllib.parse import urlsplit
 
 from django.conf import settings
 from django.db import transaction
@@ -165,9 +166,16 @@ def _job(attempt: Attempt) -> tuple[JobRequest, Kit | None]:
         container_image=image,
         remote_user=connection.remote_user,
         home=(connection.facts or {}).get("home", ""),
-        milestone_url=settings.MILESTONE_URL,
+        milestone_url=_milestone_url(connection.kind),
     )
     return job_request(task.spec, profile, facts, task.name), kit(profile, facts)
+
+
+def _milestone_url(kind: str) -> str:
+    """Return where a job may report milestones; empty where our address would mean another machine."""
+    url: str = settings.MILESTONE_URL
+    is_here_only = urlsplit(url).hostname in ("localhost", "127.0.0.1", "::1")
+    return "" if is_here_only and kind != "local" else url
 
 
 def _spelling(attempt: Attempt) -> str | None:

@@ -15,7 +15,7 @@ from django.utils import timezone
 
 from federation.models import Event
 from orchestrator import job_tokens
-from orchestrator.dispatch import dispatch
+from orchestrator.dispatch import _milestone_url, dispatch
 from orchestrator.job_tokens import JobTokenRefused
 from orchestrator.lifecycle import TaskState
 from orchestrator.models import Attempt, Decision, Manifest, Task
@@ -117,7 +117,8 @@ def test_a_failed_job_says_why_and_its_token_is_nowhere(
     assert not TOKEN.search(json.dumps(kept, default=str))
     places = {Path(attempt.stdout_path).parent, tmp_path}  # its folder, and all that the scheduler keeps
     files = {path for place in places for path in place.rglob("*") if path.is_file()}
-    assert {path.name for path in files if token.encode() in path.read_bytes()} == {"token", "stdout.log", "stderr.log"}
+    holders = {path.name for path in files if token.encode() in path.read_bytes()}
+    assert holders == {"token", "stdout.log", "stderr.log"}
     assert (Path(attempt.stdout_path).parent / ".facet/token").stat().st_mode & 0o777 == 0o600
 
 
@@ -209,3 +210,20 @@ def test_where_jobs_cannot_reach_us_they_are_given_nothing(
     attempt = task.attempts.get()
     assert Path(attempt.stdout_path).read_text() == "<>\n"
     assert not (Path(attempt.stdout_path).parent / ".facet").exists()
+
+
+@pytest.mark.parametrize(
+    ("url", "kind", "given"),
+    [
+        ("http://127.0.0.1:8000/api/v1/milestones", "local", True),
+        ("http://127.0.0.1:8000/api/v1/milestones", "globus_compute", False),
+        ("https://facet.example.org/api/v1/milestones", "globus_compute", True),
+        ("", "local", False),
+    ],
+)
+def test_an_address_of_this_machine_is_given_to_no_other(
+    settings: Any, url: str, kind: str, given: bool
+) -> None:
+    settings.MILESTONE_URL = url
+
+    assert _milestone_url(kind) == (url if given else "")

@@ -115,8 +115,11 @@ def test_each_attempt_is_an_action_and_the_accepted_one_made_the_files() -> None
     assert found["#att_2"]["result"] == [{"@id": "out%20dir/%C3%A4.txt"}, {"@id": "big.bin"}]
     assert found["#att_2-job_id"]["value"] == "812"
     assert found["#scheduler:delta"] == {
-        "@id": "#scheduler:delta", "@type": "SoftwareApplication", "name": "slurm", "softwareVersion": "22.05.8",
-    }  # fmt: skip
+        "@id": "#scheduler:delta",
+        "@type": "SoftwareApplication",
+        "name": "slurm",
+        "softwareVersion": "22.05.8",
+    }
     assert found["#token:lap%20top"]["description"] == "Acted on behalf of alice."
     assert found["#work"]["text"] == '["python", "t.py", "--token=[redacted]'
 
