@@ -23,7 +23,7 @@ def _attempt(number: int, state: str, **known: Any) -> AttemptShown:
 def _origin(**changes: Any) -> Origin:
     accepted = _attempt(2, "succeeded", job_id="812", started_at=NOW, ended_at=NOW, exit_code=0)
     blank = dict.fromkeys(TaskShown.model_fields, None)
-    task = {
+    task: dict[str, Any] = {
         **blank, "id": "task_1", "name": "train", "objective": "", "state": "succeeded", "attempt": accepted,
         "attempts": 2, "envelope": "env_1", "submitted_by": "token:lap top", "cancel_requested": False,
         "created_at": NOW, "updated_at": NOW, "finished_at": NOW, "next_actions": [],
