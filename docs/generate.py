@@ -205,7 +205,7 @@ def skills() -> str:
 
     called = [
         (f"`{one.name}`", one.summary, " or ".join(f"`{scope}`" for scope in one.scopes))
-        for one in SKILLS.values()
+        for one in sorted(SKILLS.values(), key=lambda one: one.name)  # the order of import must not matter
     ]
     read = [
         (f"`/api/v1/{one.name}`", one.summary, ", ".join(f"`{name}`" for name in one.parameters()))

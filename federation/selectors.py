@@ -174,6 +174,14 @@ def show_snapshot(row: Snapshot) -> SnapshotShown:
     )
 
 
+def scheduler_at(system: System, at: datetime | None) -> str:
+    """Return what a system's scheduler called itself in the last probe before then; empty: not known."""
+    rows = system.snapshots.exclude(scheduler="")
+    if at is not None:
+        rows = rows.filter(taken_at__lte=at)
+    return rows.order_by("-taken_at").values_list("scheduler", flat=True).first() or ""
+
+
 def show_allocation(row: Allocation) -> AllocationShown:
     """Return an allocation as the outside sees it."""
     left = None if row.granted is None else row.granted - row.used - row.reserved

@@ -4,7 +4,7 @@ All attempts of a connection are looked at in one request; no transaction is ope
 costs only itself. The lock keeps it to one worker at a time, and a killed worker's lock goes with it.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
@@ -17,17 +17,20 @@ from federation.links import open_link
 from federation.locks import only_one
 from federation.models import Connection, System
 from federation.selectors import profile_of
+from orchestrator import leavings
 from orchestrator.continuation import next_actions
 from orchestrator.dispatch import dispatch_together, planned
+from orchestrator.leavings import Leavings
 from orchestrator.lifecycle import ATTEMPT_MOVES, TASK_MOVES, AttemptState, TaskState, is_terminal
 from orchestrator.models import Attempt, Task
 from orchestrator.observation import AttemptFacts, Fold, absent, seen, unseen
 from orchestrator.services.attempts import apply_fold
+from orchestrator.services.milestones import note_dropped
 from orchestrator.services.moves import move_task, task_event
 from providers.contracts import Dialect, Link
 from providers.errors import FacetError
 from providers.registry import dialect
-from providers.types import Batch, BatchReply, FileEntry, JobRef, ListFiles, Observation, Operation
+from providers.types import Batch, BatchReply, JobRef, Observation, Operation
 
 log = structlog.get_logger(__name__)
 
@@ -39,6 +42,8 @@ _SLOWEST_LOOK_S = 60.0
 ATTENTION_AFTER = timedelta(minutes=30)
 """How long an attempt may stay unseen before a person is asked."""
 _FILES = "facet.files."
+_TAILS_AT_ONCE = 100
+"""Failed attempts whose last words are read in one request (16 KiB each); the others say less of why."""
 
 _ENDED = [state.value for state in ATTEMPT_MOVES if is_terminal(ATTEMPT_MOVES, state)]
 
@@ -51,7 +56,7 @@ class Looked:
     """By attempt row."""
     cancels_sent: set[int] = field(default_factory=set)
     refusals: dict[int, str] = field(default_factory=dict)
-    files: dict[int, tuple[FileEntry, ...]] = field(default_factory=dict)
+    left: dict[int, Leavings] = field(default_factory=dict)
     answered: bool = True
 
 
@@ -117,7 +122,8 @@ def _look(system: System, connection: Connection, attempts: Sequence[Attempt], *
         return Looked(folds=folds, answered=False)
     ended = [attempt for attempt in attempts if _ends(looked.folds.get(attempt.pk))]
     if ended:
-        looked.files = _list_files(link, ended)
+        failed = {each.pk for each in ended if looked.folds[each.pk].target is AttemptState.FAILED}
+        looked.left = _list_files(link, ended, failed)
     return looked
 
 
@@ -186,21 +192,34 @@ def _fold(attempt: Attempt, observations: Mapping[str, Observation | None], *, n
     return absent(facts, now=now) if observation is None else seen(facts, observation, now=now)
 
 
-def _list_files(link: Link, attempts: Sequence[Attempt]) -> dict[int, tuple[FileEntry, ...]]:
-    """Return what each ended attempt left in its folder; an attempt is left out where the site cannot say."""
+def _list_files(link: Link, attempts: Sequence[Attempt], failed: Collection[int]) -> dict[int, Leavings]:
+    """Return what each ended attempt left; an attempt is left out where the site cannot say.
+
+    The last words of the failed ones are read in the same request: later they may be gone.
+    """
     wanted = {f"{_FILES}{attempt.pk}": attempt for attempt in attempts if attempt.workdir}
     if not wanted:
         return {}
-    operations = tuple(ListFiles(name=name, path=attempt.workdir) for name, attempt in wanted.items())
+    told = set(sorted(failed)[:_TAILS_AT_ONCE])
+    operations = tuple(
+        operation
+        for key, attempt in wanted.items()
+        for operation in leavings.operations(
+            key,
+            workdir=attempt.workdir,
+            stdout=attempt.stdout_path,
+            stderr=attempt.stderr_path,
+            with_tails=attempt.pk in told,
+        )
+    )
     try:
         reply = link.run(Batch(operations=operations, deadline_s=30))
     except FacetError as error:
         log.info("files could not be listed", error=str(error))
         return {}
     return {
-        attempt.pk: reply.replies[name].files
-        for name, attempt in wanted.items()
-        if name in reply.replies and reply.replies[name].rc == 0
+        attempt.pk: leavings.read(key, reply, workdir=attempt.workdir, since=attempt.submitted_at)
+        for key, attempt in wanted.items()
     }
 
 
@@ -229,7 +248,9 @@ def _apply(system: System, attempt: Attempt, fold: Fold, looked: Looked, *, now:
             "reason_explained", f"The site refused to cancel: {looked.refusals[attempt.pk]}"
         )
     due_at = _next_look(system, attempt, fold, answered=looked.answered, now=now)
-    apply_fold(attempt, fold, now=now, due_at=due_at, files=looked.files.get(attempt.pk))
+    left = looked.left.get(attempt.pk, Leavings())
+    note_dropped(attempt, left.milestones, now=now)
+    apply_fold(attempt, fold, now=now, due_at=due_at, left=left)
     _ask_a_person(task, attempt, now=now)
 
 

@@ -7,15 +7,19 @@ for the key before anything is submitted again.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from urllib.parse import urlsplit
 
+from django.conf import settings
 from django.db import transaction
 from django.db.models import QuerySet
 
 from federation.ledger import record
 from federation.links import open_link
 from federation.selectors import prepared, profile_of
-from orchestrator.jobs import JobFacts, job_request
+from orchestrator.job_tokens import issue
+from orchestrator.jobs import JobFacts, job_request, kit
 from orchestrator.lifecycle import AttemptState, Cause
+from orchestrator.milestone_kit import Kit
 from orchestrator.models import Attempt
 from orchestrator.services.attempts import accept_submission, reject_submission
 from orchestrator.services.moves import attempt_event, move_attempt
@@ -71,8 +75,8 @@ def _planned() -> QuerySet[Attempt]:
 def _take(attempt: Attempt, *, now: datetime) -> Taken | None:
     """Commit the intent to submit an attempt; None when another worker was first."""
     try:
-        job = _job(attempt)
-        batch = dialect(attempt.system.dialect).submit(job)
+        job, own_kit = _job(attempt)
+        batch = _with_kit(dialect(attempt.system.dialect).submit(job), own_kit, attempt, now=now)
     except FacetError as error:
         refusal = SubmitResult(outcome="rejected", said=str(error), explained=str(error))
         _reject(attempt, refusal, now=now)
@@ -132,7 +136,15 @@ def _part(reply: BatchReply, number: int) -> BatchReply:
     return reply.model_copy(update={"replies": own})
 
 
-def _job(attempt: Attempt) -> JobRequest:
+def _with_kit(batch: Batch, kit: Kit | None, attempt: Attempt, *, now: datetime) -> Batch:
+    """Return the submission with the job's own kit put there first; the token is kept nowhere here."""
+    if kit is None:
+        return batch
+    operations = (*kit.operations(issue(attempt, now=now)), *batch.operations)
+    return batch.model_copy(update={"operations": operations})
+
+
+def _job(attempt: Attempt) -> tuple[JobRequest, Kit | None]:
     system, task, connection = attempt.system, attempt.task, attempt.connection
     assert system.profile_id is not None  # noqa: S101  # it was placed there
     envelope = task.envelope.body
@@ -154,8 +166,16 @@ def _job(attempt: Attempt) -> JobRequest:
         container_image=image,
         remote_user=connection.remote_user,
         home=(connection.facts or {}).get("home", ""),
+        milestone_url=_milestone_url(connection.kind),
     )
-    return job_request(task.spec, profile, facts, task.name)
+    return job_request(task.spec, profile, facts, task.name), kit(profile, facts)
+
+
+def _milestone_url(kind: str) -> str:
+    """Return where a job may report milestones; empty where our address would mean another machine."""
+    url: str = settings.MILESTONE_URL
+    is_here_only = urlsplit(url).hostname in ("localhost", "127.0.0.1", "::1")
+    return "" if is_here_only and kind != "local" else url
 
 
 def _spelling(attempt: Attempt) -> str | None:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from federation.profile import ProfileDocument
+from orchestrator.milestone_kit import Kit, kit_of
 from providers.types import JobRequest
 
 
@@ -25,6 +26,8 @@ class JobFacts:
     container_image: str | None
     remote_user: str
     home: str
+    milestone_url: str = ""
+    """Where the job may report milestones; empty: it is not told."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +51,11 @@ def folder(profile: ProfileDocument, facts: JobFacts) -> Folder:
     return Folder(path, f"{path}/stdout.log", f"{path}/stderr.log")
 
 
+def kit(profile: ProfileDocument, facts: JobFacts) -> Kit | None:
+    """Return what the job reports milestones with; None where it is not to."""
+    return kit_of(folder(profile, facts).path, facts.milestone_url)
+
+
 def job_request(spec: Mapping[str, Any], profile: ProfileDocument, facts: JobFacts, name: str) -> JobRequest:
     """Return the job in a scheduler's terms."""
     where = folder(profile, facts)
@@ -55,6 +63,7 @@ def job_request(spec: Mapping[str, Any], profile: ProfileDocument, facts: JobFac
     switches, environment, shape = profile.scheduler, spec["environment"], facts.shape
     command = spec["command"]
     uses_conda = environment["conda"] is not None
+    workdir, reporting = spec["workdir"] or where.path, kit(profile, facts)
     return JobRequest(
         submit_key=facts.submit_key,
         name=name,
@@ -71,15 +80,21 @@ def job_request(spec: Mapping[str, Any], profile: ProfileDocument, facts: JobFac
         memory_spelling=switches.memory_spelling,
         walltime_s=shape["walltime_s"],
         constraint=partition.constraint if partition else None,
-        workdir=spec["workdir"] or where.path,
+        workdir=workdir,
         stdout_path=where.stdout,
         stderr_path=where.stderr,
         modules=tuple(environment["modules"]),
         conda=environment["conda"],
         container_runtime=facts.container_runtime,
         container_image=facts.container_image,
-        variables={**profile.environment.variables, **environment["variables"], **_own_variables(facts)},
+        variables={
+            **profile.environment.variables,
+            **environment["variables"],
+            **_own_variables(facts),
+            **(reporting.variables(workdir) if reporting else {}),
+        },
         setup=(
+            *(reporting.setup() if reporting else ()),
             *profile.environment.setup,
             *(profile.environment.conda_setup if uses_conda else ()),
             *environment["setup"],

@@ -91,6 +91,11 @@ class Env(BaseSettings):
     )
     host: str = Field("127.0.0.1", description="address web and API listen on")
     public_url: str = Field("", description="the URL people use, when it is not http://HOST:PORT")
+    milestones: bool | None = Field(
+        None,
+        description="give each job a token to report milestones at the public URL; unset: where "
+        "FACET_PUBLIC_URL is set, and in the demo",
+    )
     allowed_hosts: Words = Field((), description="host names answered besides PUBLIC_URL's, comma-separated")
     production: bool = Field(
         default=False, description="HTTPS-only cookies, no debug, a SECRET_KEY must be given"

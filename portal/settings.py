@@ -37,6 +37,9 @@ SECRET_KEY_FALLBACKS = (
     else []
 )
 FACET_PROFILES: Path | None = ENV.profiles
+_MILESTONES = ENV.milestones if ENV.milestones is not None else bool(ENV.public_url) or ENV.profiles is None
+MILESTONE_URL = f"{PUBLIC_URL}/api/v1/milestones" if _MILESTONES else ""
+"""Where jobs report milestones; empty: they are not told, since their nodes would not reach us."""
 
 INSTALLED_APPS = [
     "unfold",

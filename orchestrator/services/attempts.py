@@ -12,6 +12,7 @@ from federation.ledger import Happening, record
 from orchestrator.adaptation import Act, Adaptation, Ended, adapt
 from orchestrator.continuation import next_actions
 from orchestrator.doorbell import ring
+from orchestrator.leavings import Leavings
 from orchestrator.lifecycle import ATTEMPT_MOVES, TASK_MOVES, AttemptState, Cause, TaskState, is_terminal
 from orchestrator.models import Attempt, Task
 from orchestrator.observation import Fold
@@ -19,8 +20,9 @@ from orchestrator.services.manifests import keep_manifest
 from orchestrator.services.moves import attempt_event, move_attempt, move_task, task_event
 from orchestrator.services.replacement import next_comparison
 from orchestrator.settlement import cost_of
-from providers.types import FileEntry, SubmitResult
+from providers.types import SubmitResult
 
+NOTHING_LEFT = Leavings()
 LOOK_AFTER = timedelta(seconds=1)
 """First look after the scheduler took a job."""
 
@@ -79,7 +81,7 @@ def apply_fold(
     *,
     now: datetime,
     due_at: datetime | None,
-    files: tuple[FileEntry, ...] | None = None,
+    left: Leavings = NOTHING_LEFT,
 ) -> None:
     """Write what one look changed, let the task follow, and conclude where the attempt ended."""
     if _is_found_again(attempt, fold):
@@ -95,7 +97,7 @@ def apply_fold(
     record([_move_event(attempt, was, fold), *_task_follows(attempt, now=now)], now=now)
     if is_terminal(ATTEMPT_MOVES, fold.target):
         _settle(attempt, now=now)
-        conclude(attempt, now=now, files=files)
+        conclude(attempt, now=now, left=left)
 
 
 def _is_found_again(attempt: Attempt, fold: Fold) -> bool:
@@ -184,7 +186,7 @@ def _settle(attempt: Attempt, *, now: datetime) -> None:
 
 
 def conclude(
-    attempt: Attempt, *, now: datetime, is_retryable: bool = True, files: tuple[FileEntry, ...] | None = None
+    attempt: Attempt, *, now: datetime, is_retryable: bool = True, left: Leavings = NOTHING_LEFT
 ) -> None:
     """Decide what an ended attempt means for its task, and do it."""
     task = Task.objects.select_for_update(no_key=True, of=("self",)).get(pk=attempt.task_id)
@@ -206,7 +208,7 @@ def conclude(
             is_retryable=is_retryable,
         )
     )
-    _act(task, attempt, decision, cause, now=now, files=files)
+    _act(task, attempt, decision, cause, now=now, left=left)
 
 
 def _act(
@@ -216,7 +218,7 @@ def _act(
     cause: Cause | None,
     *,
     now: datetime,
-    files: tuple[FileEntry, ...] | None,
+    left: Leavings,
 ) -> None:
     attempt.task = task
     if decision.act in (Act.RETRY, Act.REPLACE):
@@ -226,7 +228,7 @@ def _act(
         decision.act
     ]
     move_task(task, target, now=now, cause=cause, reason=decision.reason)
-    manifest = keep_manifest(task, attempt, files, now=now)
+    manifest = keep_manifest(task, attempt, left.files, now=now, tails=left.tails)
     event = task_event(
         task,
         f"task.{target}",
@@ -239,6 +241,7 @@ def _act(
             "attempts": attempt.number,
             "selected": {"system": attempt.system.slug, "partition": attempt.partition},
             "ran_s": _seconds(attempt.started_at, attempt.ended_at),
+            **({"triage": found["cause"]} if (found := manifest.body.get("triage")) else {}),
         },
         next_actions=next_actions(task.handle, target, cause),
     )

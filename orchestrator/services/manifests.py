@@ -4,20 +4,34 @@ from datetime import datetime
 from typing import Any
 
 from federation.handles import new_handle
+from orchestrator.leavings import Tails
+from orchestrator.lifecycle import Cause, TaskState
 from orchestrator.models import Attempt, Manifest, Task
 from orchestrator.settlement import cost_of
+from orchestrator.triage import Failure, triage
 from providers.types import FileEntry
 
 
 def keep_manifest(
-    task: Task, attempt: Attempt, files: tuple[FileEntry, ...] | None, *, now: datetime
+    task: Task,
+    attempt: Attempt,
+    files: tuple[FileEntry, ...] | None,
+    *,
+    now: datetime,
+    tails: Tails | None = None,
 ) -> Manifest:
-    """Store the manifest of a task that reached its end. `files` None = they could not be listed."""
+    """Store the manifest of a task that reached its end. `files` None = they could not be listed.
+
+    A failed task's says why, as far as its last words tell; the words themselves are kept as a few lines.
+    """
+    body = manifest_body(task, attempt, files)
+    if task.state == TaskState.FAILED:
+        body["triage"] = triage(_failure(task, attempt, tails or Tails()))
     return Manifest.objects.create(
         handle=new_handle("mf", now),
         task=task,
         attempt=attempt,
-        body=manifest_body(task, attempt, files),
+        body=body,
         created_at=now,
     )
 
@@ -59,6 +73,22 @@ def manifest_body(task: Task, attempt: Attempt, files: tuple[FileEntry, ...] | N
         "files": None if files is None else [entry.model_dump(mode="json") for entry in files],
         "files_note": "the site could not list them" if files is None else None,
     }
+
+
+def _failure(task: Task, attempt: Attempt, tails: Tails) -> Failure:
+    words = (attempt.state_raw, attempt.reason_raw, attempt.reason_explained)
+    return Failure(
+        task=task.handle,
+        system=attempt.system.slug,
+        cause=Cause(task.cause) if task.cause else None,
+        exit_code=attempt.exit_code,
+        exit_signal=attempt.exit_signal,
+        scheduler="\n".join(word for word in words if word),
+        stderr=tails.stderr,
+        stdout=tails.stdout,
+        shape=attempt.shape,
+        envelope=task.envelope.body,
+    )
 
 
 def _iso(at: datetime | None) -> str | None:

@@ -5,8 +5,10 @@ from typing import Any
 
 from pydantic import BaseModel, Field, TypeAdapter
 
+from orchestrator.provenance import MEDIA_TYPE
 from orchestrator.shown import CalibrationShown, Timeline
 from portal import subscriptions, tokens
+from portal.api.milestones import MilestoneInput, MilestoneNoted
 from portal.api.paging import MAX_LIMIT
 from portal.api.resources import RESOURCES, Resource
 from portal.api.schemas import Json, Schemas
@@ -89,6 +91,7 @@ def document() -> Json:
         _describe_resource(paths, schemas, resource)
     _describe_task_routes(paths, schemas)
     paths["/api/v1/calibration"] = {"get": _calibration(schemas)}
+    _describe_provenance(paths, schemas)
     _describe_tokens(paths, schemas)
     _describe_subscriptions(paths, schemas)
     paths["/api/v1/events/stream"] = {"get": _stream()}
@@ -331,6 +334,34 @@ def _describe_task_routes(paths: dict[str, Json], schemas: Schemas) -> None:
                 "200": {"description": "The timeline.", **_content(schemas.of(Timeline))},
                 **_problems(404),
             },
+        }
+    }
+
+
+def _describe_provenance(paths: dict[str, Json], schemas: Schemas) -> None:
+    crate = {"type": "object", "required": ["@context", "@graph"]}
+    paths["/api/v1/tasks/{handle}/ro-crate"] = {
+        "get": {
+            "operationId": "show_task_ro_crate",
+            "tags": ["reads"],
+            "summary": "Where the results come from, as RO-Crate 1.1 metadata.",
+            "parameters": [_path()],
+            "responses": {
+                "200": {"description": "The document.", "content": {MEDIA_TYPE: {"schema": crate}}},
+                **_problems(404),
+            },
+        }
+    }
+    given = schemas.add(MilestoneInput.model_json_schema(), "MilestoneInput")
+    noted = {"description": "It is an event now.", **_content(schemas.of(MilestoneNoted))}
+    plain = {"text/plain": {"schema": {"type": "string"}}}
+    paths["/api/v1/milestones"] = {
+        "post": {
+            "operationId": "report_milestone",
+            "tags": ["skills"],
+            "summary": "A running job says where it is; takes the job's own token (FACET_JOB_TOKEN) alone.",
+            "requestBody": {"required": True, "content": {**_content(given)["content"], **plain}},
+            "responses": {"202": noted, **_problems(400, 413)},
         }
     }
 

@@ -14,6 +14,7 @@ from django.http.response import HttpResponseBase
 from django.views import defaults
 from rest_framework import exceptions
 
+from orchestrator.job_tokens import JobTokenRefused
 from portal.tokens import Unauthenticated
 from providers.errors import FacetError, InvalidInput, NotAuthorized, NotFound
 
@@ -85,6 +86,7 @@ TITLES: Mapping[str, tuple[str, str]] = {
     "body_too_large": ("The body is too large", "Put large scripts and data into files at the site."),
     "unsupported_media_type": ("The body is not JSON", "Send Content-Type: application/json."),
     "not_authenticated": ("Nobody known is calling", "Send Authorization: Bearer with a valid token."),
+    "job_token_refused": ("The job token is not good", "It ends with its attempt; nothing has to be done."),
     "not_authorized": ("A scope or permission is missing", "Use a token that has the scope named."),
     "csrf_failed": ("The CSRF token is missing or wrong", "Send X-CSRFToken, or use a bearer token."),
     "not_found": ("There is no such object", "List what there is; objects of others are not shown."),
@@ -186,7 +188,7 @@ def _next_actions(error: FacetError) -> Sequence[Mapping[str, Any]]:
 
 def _authenticate(error: FacetError) -> dict[str, str]:
     """Return the challenge that RFC 6750 wants with 401 and with a missing scope."""
-    if isinstance(error, Unauthenticated):
+    if isinstance(error, Unauthenticated | JobTokenRefused):
         reason = error.facts.get("reason", "")
         known = f', error="invalid_token", error_description="{_quotable(error.message)}"'
         return {"WWW-Authenticate": 'Bearer realm="facet"' + ("" if reason == "no_token" else known)}

@@ -6,6 +6,8 @@ from typing import Any
 from django.urls import URLPattern, re_path
 
 from portal.api import bundle, docs
+from portal.api.milestones import Milestones
+from portal.api.provenance import TaskCrate
 from portal.api.resources import RESOURCES
 from portal.api.stream import EventStream
 from portal.api.subscriptions import VERBS, OneSubscription, SubscriptionList, SubscriptionVerb
@@ -61,6 +63,8 @@ urlpatterns = [
         for verb in VERBS
     ),
     _route(f"tasks/{_HANDLE}/timeline", TaskTimeline.as_view(), "task-timeline"),
+    _route(f"tasks/{_HANDLE}/ro-crate", TaskCrate.as_view(), "task-ro-crate"),
+    _route("milestones", Milestones.as_view(), "milestone-report"),
     _route(f"tasks/{_HANDLE}/cancel", TaskVerb.as_view(verb="cancel"), "task-cancel"),
     _route(f"tasks/{_HANDLE}/replan", TaskVerb.as_view(verb="replan"), "task-replan"),
     _route("calibration", Calibration.as_view(), "calibration"),

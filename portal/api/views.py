@@ -336,11 +336,16 @@ class TaskTimeline(ApiView):
     def get(self, _request: Any, handle: str) -> HttpResponse:
         """Return waiting and running of every attempt, and beside them what was expected."""
         require(self.caller, Scope.READ)
-        task = _task(self.caller, handle)
+        task = owned_task(self.caller, handle)
         return as_json(selectors.timeline(task, now=timezone.now()))
 
 
-def _task(caller: Caller, handle: str) -> Any:
+def owned_task(caller: Caller, handle: str) -> Any:
+    """Return a task of the caller.
+
+    Raises:
+        NotFound: there is none of that handle.
+    """
     try:
         return tasks.find_task(caller.user, handle)
     except NotFound:

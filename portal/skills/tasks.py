@@ -14,7 +14,9 @@ from orchestrator.leaders import refresh_leaders
 from orchestrator.lifecycle import TaskState
 from orchestrator.models import Attempt, Task
 from orchestrator.placement.types import Decision
+from orchestrator.plain_text import without_job_tokens
 from orchestrator.services import groups, tasks
+from orchestrator.services.again import as_before
 from orchestrator.shown import AttemptShown, GroupShown, TaskShown
 from orchestrator.task_input import TaskInput
 from portal.skills.bounds import fitting, shortened, size
@@ -69,6 +71,12 @@ def submit_schema() -> dict[str, Any]:
     """Return the task input's schema with the envelope's own inside."""
     schema = TaskInput.model_json_schema()
     schema["properties"]["envelope"] = envelope_input_schema()
+    schema["properties"]["like"] = {
+        "type": "string",
+        "title": "Like",
+        "description": "Handle of a task of yours: everything not said here is as it said, the envelope "
+        "member by member. `client_ref` and `group` are not repeated.",
+    }
     return schema
 
 
@@ -94,7 +102,9 @@ class PreviewInput(Frozen):
 
 
 def _preview(given: PreviewInput, call: Call) -> Answer:
-    value, _ = tasks.preview(call.caller.user, given.model_extra or {}, now=call.now)
+    value, _ = tasks.preview(
+        call.caller.user, as_before(call.caller.user, given.model_extra or {}), now=call.now
+    )
     body = value.model_dump(mode="json", by_alias=True)
     return Answer(Previewed.model_validate(body if call.options.full else shortened(body, call.options.room)))
 
@@ -106,7 +116,8 @@ class SubmitInput(Frozen):
 
 
 def _submit(given: SubmitInput, call: Call) -> Answer:
-    caller, options, wanted = call.caller, call.options, given.model_extra or {}
+    caller, options = call.caller, call.options
+    wanted = as_before(caller.user, given.model_extra or {})
     refreshed = refresh_leaders(caller.user, wanted, now=call.now)
     submitted = tasks.submit_task(
         caller.user,
@@ -194,6 +205,9 @@ class Result(Frozen):
     partition: str | None
     task: TaskShown
     manifest: dict[str, Any] | None
+    triage: dict[str, Any] | None = Field(
+        description="Of a failed task: cause, means, evidence (untrusted lines), suggestion, changes, calls."
+    )
     attempts: list[AttemptShown]
     omitted: dict[str, int] = Field(description="How many attempts and files were left out for length.")
 
@@ -207,13 +221,16 @@ def _result(given: ResultInput, call: Call) -> Answer:
     row = selectors.tasks(user).get(pk=task.pk)
     shown = selectors.show_task(row)
     manifest = selectors.manifest_of(row)
+    left = dict(manifest.body) if manifest else {}
+    triage = left.pop("triage", None)
     value = Result(
         id=shown.id,
         state=shown.state,
         system=shown.system,
         partition=shown.partition,
         task=shown,
-        manifest={"id": manifest.handle, **manifest.body} if manifest else None,
+        manifest={"id": manifest.handle, **left} if manifest else None,
+        triage=triage,
         attempts=[
             selectors.show_attempt(attempt)
             for attempt in selectors.attempts(user).filter(task=task).order_by("number")
@@ -282,7 +299,9 @@ def _log(given: LogInput, call: Call) -> Answer:
         raise Conflict(f"The site could not read {path}: {reply.stderr[:200]}", path=path)
     size = reply.size or 0
     start = max(0, size + given.offset) if given.offset < 0 else min(given.offset, size)
-    text, following = _whole_characters(reply.stdout, start, min(size, start + given.limit), size)
+    text, following = _whole_characters(
+        without_job_tokens(reply.stdout), start, min(size, start + given.limit), size
+    )
     return Answer(
         Log(
             task=given.task,
