@@ -10,7 +10,6 @@ from datetime import datetime, timedelta
 
 import structlog
 from django.db import DatabaseError, transaction
-from django.db.models import Q
 
 from federation.ledger import record
 from federation.links import open_link
@@ -292,22 +291,3 @@ def _ask_a_person(task: Task, attempt: Attempt, *, now: datetime) -> None:
         next_actions=next_actions(task.handle, TaskState.ATTENTION),
     )
     record([event], now=now)
-
-
-def rebind(*, now: datetime) -> int:
-    """Make every open attempt due now, as after a restart; return how many there are."""
-    return (
-        Attempt.objects.exclude(state__in=_ENDED)
-        .filter(Q(due_at__isnull=True) | Q(due_at__gt=now))
-        .update(due_at=now)
-    )
-
-
-def look_again(connection_ids: Sequence[int], *, now: datetime) -> int:
-    """Make the open attempts of these connections due now: their sites can be seen again."""
-    return (
-        Attempt.objects.filter(connection_id__in=connection_ids)
-        .exclude(state__in=_ENDED)
-        .filter(due_at__gt=now)
-        .update(due_at=now)
-    )
