@@ -138,7 +138,8 @@ def read_state(text: str) -> NodeState:
     Raises:
         UnparsableOutput: it is no state at all.
     """
-    first, *rest = text.strip().upper().split("+")
+    # Upper case can turn another letter into ours ("ß" into "SS"), so what is not ASCII is refused before.
+    first, *rest = (text.strip().upper() if text.isascii() else "\0").split("+")
     flags: set[str] = set()
     words: list[str] = []
     for part in (first, *rest):

@@ -440,3 +440,9 @@ def test_memory_per_cpu_01_memory_is_what_was_allocated() -> None:
     allocated = given["sacct"].split("|")[3]
 
     assert read_tres(allocated)["mem"] == expected["allocated_mem_mb"]
+
+
+@pytest.mark.parametrize("text", ["ß", "ıdle", "idle\u00a0", "", "?"])
+def test_a_letter_that_only_looks_like_a_state_in_upper_case_is_refused(text: str) -> None:
+    with pytest.raises(UnparsableOutput, match="no node state"):
+        read_state(text)
