@@ -112,15 +112,20 @@ class Listener:
             wake()
 
     def _run(self) -> None:
-        while not self.stopping:
-            try:
-                self._listen()
-            except (Error, psycopg.Error) as error:
-                _log.warning("events cannot be heard just now: %s", error)
-                _let_go()
-                if not self.stopping:
-                    threading.Event().wait(_PAUSE_S)
-        _let_go()
+        try:
+            while not self.stopping:
+                self._listen_or_pause()
+        finally:
+            _let_go()
+
+    def _listen_or_pause(self) -> None:
+        try:
+            self._listen()
+        except (Error, psycopg.Error) as error:
+            _log.warning("events cannot be heard just now: %s", error)
+            _let_go()
+            if not self.stopping:
+                threading.Event().wait(_PAUSE_S)
 
     def _listen(self) -> None:
         with psycopg.connect(autocommit=True, **_where()) as heard:

@@ -11,6 +11,7 @@ import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 from django.utils import timezone
+from pytest_django import DjangoDbBlocker
 
 from federation.models import System
 from portal import heartbeat
@@ -104,9 +105,13 @@ def _fresh_rates() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _no_listener_left(django_db_setup: None) -> Iterator[None]:
-    """A listening connection would keep the test database from being dropped."""
-    yield
+def _no_listener_left(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[None]:
+    """A listening connection would keep the test database from being dropped.
+
+    The listener's thread outlives the test that started it: it must not find the database blocked.
+    """
+    with django_db_blocker.unblock():
+        yield
     LISTENER.stop(within_s=5)
 
 
