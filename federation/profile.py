@@ -146,7 +146,7 @@ class SchedulerSwitches(Frozen):
     name_gpu_type: bool = True
     name_partition: bool = True
     """False: no partition is asked for; QoS and constraint lead to one."""
-    memory_spelling: Literal["mem", "none"] = "mem"
+    memory_spelling: Literal["mem", "mem-per-cpu", "none"] = "mem"
     extra_directives: tuple[str, ...] = ()
     reservation: str | None = None
 

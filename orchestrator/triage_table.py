@@ -46,6 +46,13 @@ ROWS: tuple[Row, ...] = (
         Remedy.WALLTIME,
     ),
     _row(
+        "step_request",
+        r"Step requested GRES .* not found in the job|SLURM_MEM_PER_NODE are mutually exclusive",
+        "A step inside the job asks for resources in another way than the job does.",
+        "Leave GPU and memory options out of the step, or repeat the job's own; clear SLURM_* before "
+        "submitting from inside a job.",
+    ),
+    _row(
         "node_failed",
         r"DUE TO NODE FAILURE|CANCELLED .*NODE[ _]FAIL|Node failure on |Communication connection failure",
         "A node of the job failed; the work is not at fault.",

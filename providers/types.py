@@ -366,7 +366,7 @@ class JobRequest(Frozen):
     """"none": GPUs come with the node and must not be asked for (Vista)."""
     memory_mib: int | None = None
     """Total; None leaves the site's default. 0 asks for all memory of the nodes."""
-    memory_spelling: Literal["mem", "none"] = "mem"
+    memory_spelling: Literal["mem", "mem-per-cpu", "none"] = "mem"
     walltime_s: int
     constraint: str | None = None
     exclusive: bool = False

@@ -61,7 +61,7 @@ def wanted(job: JobRequest) -> dict[str, Any]:
         "cpus": job.cpus,
         "gpus": job.gpus,
         "gpu_type": job.gpu_type if job.gpus else None,
-        "memory_mib": job.memory_mib if job.memory_spelling == "mem" else None,
+        "memory_mib": job.memory_mib if job.memory_spelling != "none" else None,
         "exclusive": job.exclusive,
         "walltime_s": job.walltime_s,
         "warning": _warning(job.signal),

@@ -77,7 +77,9 @@ def _shape(job: JobRequest) -> list[str]:
     if tasks % nodes == 0:
         lines.append(f"--ntasks-per-node={tasks // nodes}")
     lines.append(f"--cpus-per-task={-(-_positive(job.cpus, field='cpus') // tasks)}")
-    if job.memory_mib is not None and job.memory_spelling == "mem":
+    if job.memory_mib and job.memory_spelling == "mem-per-cpu":
+        lines.append(f"--mem-per-cpu={-(-job.memory_mib // job.cpus)}M")
+    elif job.memory_mib is not None and job.memory_spelling == "mem":
         if job.memory_mib < 0:
             raise InvalidInput("memory cannot be negative", memory_mib=job.memory_mib)
         lines.append(f"--mem={-(-job.memory_mib // nodes)}M" if job.memory_mib else "--mem=0")

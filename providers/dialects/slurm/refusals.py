@@ -43,6 +43,11 @@ _REFUSALS: Final[tuple[Refusal, ...]] = (
         "MaxSubmitJobsPerAccount",
         means="As many jobs as allowed are already submitted; it fits again when some of them end.",
     ),
+    _lasting(
+        *(r"cli_filter plugin terminated with error", r"error: (?:lua|job_submit)[:/]", "job_submit/lua"),
+        means="A rule of the site's own refuses the job as it is written; its words say which. The spelling "
+        "of requests is set in the site profile's `scheduler` section.",
+    ),
     _passing(
         "Job violates accounting/QOS policy",
         means="A limit of the account or QoS is in the way: the number of submitted jobs, or this job's size "

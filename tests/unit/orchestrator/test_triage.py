@@ -14,6 +14,7 @@ from orchestrator.triage_table import REFUSALS, ROWS
 TASK = "task_01"
 
 LINES = [
+    ("step_request", "srun: error: Step requested GRES (gpu:(null)) not found in the job"),
     ("walltime_exceeded", "slurmstepd: error: *** JOB 812 ON cn017 CANCELLED AT 2026-11-29T04:10:12 DUE TO TIME LIMIT ***"),
     ("walltime_exceeded", "=>> PBS: job killed: walltime 3612 exceeded limit 3600\nTERM_RUNLIMIT: job killed after reaching LSF run time limit."),
     ("node_failed", "slurmstepd: error: *** JOB 99 ON gpua012 CANCELLED AT 2026-11-29T04:10:12 DUE TO NODE FAILURE, SEE SLURMCTLD LOG FOR DETAILS ***"),
