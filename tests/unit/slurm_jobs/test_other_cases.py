@@ -72,7 +72,7 @@ def test_dialect_differences_11_a_rule_of_the_site_is_lasting_and_its_spelling_c
 
 def test_reason_01_a_nodes_reason_ends_where_the_next_key_begins() -> None:
     given, expected = case("reason-01")
-    figures = "CPUAlloc=0 CPUTot=8 AllocMem=0 Partitions=gpu"
+    figures = "CPUAlloc=0 CPUTot=8 AllocMem=0 Gres=(null) GresUsed=gpu:0 Partitions=gpu"
 
     (node,) = read_nodes(given["output"].replace(" OS=", f" {figures} OS="))
 
