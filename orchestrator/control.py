@@ -291,3 +291,13 @@ def _ask_a_person(task: Task, attempt: Attempt, *, now: datetime) -> None:
         next_actions=next_actions(task.handle, TaskState.ATTENTION),
     )
     record([event], now=now)
+
+
+def look_again(connection_ids: Sequence[int], *, now: datetime) -> int:
+    """Make the open attempts of these connections due now: their sites can be seen again."""
+    return (
+        Attempt.objects.filter(connection_id__in=connection_ids)
+        .exclude(state__in=_ENDED)
+        .filter(due_at__gt=now)
+        .update(due_at=now)
+    )
