@@ -43,5 +43,14 @@ def unseal(sealed: str, *, purpose: str) -> str:
     except InvalidToken:
         raise Unreadable(
             "A stored secret was sealed with a key that is not known any more.",
-            remediation="Give the earlier key in FACET_SECRET_KEY_FALLBACKS, or make a new secret.",
+            remediation="Give the earlier key in FACET_SECRET_KEY_FALLBACKS, or connect or rotate anew.",
         ) from None
+
+
+def is_newest(sealed: str, *, purpose: str) -> bool:
+    """Say whether the newest key alone opens it."""
+    try:
+        _key(settings.SECRET_KEY, purpose).decrypt(sealed.encode())
+    except InvalidToken:
+        return False
+    return True

@@ -1,16 +1,26 @@
-"""Sealing what is stored with the newest key, row by row."""
+"""Sealing what is stored with the newest key, row by row: delegated access and the secrets of webhooks."""
 
 from dataclasses import dataclass
 
-from django.db import transaction
+from django.db import models, transaction
 
-from portal.globus.vault import Unreadable, is_newest, seal, unseal
+from orchestrator.models import Subscription
+from portal import sealing
+from portal.globus import vault
 from portal.models import GlobusToken
+from portal.webhooks.signing import PURPOSE as WEBHOOKS
+
+_SEALED: tuple[tuple[type[models.Model], str, str], ...] = (
+    (GlobusToken, "sealed", vault.PURPOSE),
+    (Subscription, "sealed_secret", WEBHOOKS),
+    (Subscription, "sealed_previous", WEBHOOKS),
+)
+"""Table, column and purpose of everything sealed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rotated:
-    """How many rows were in which state."""
+    """How many secrets were in which state."""
 
     sealed_anew: int
     newest_already: int
@@ -18,19 +28,26 @@ class Rotated:
 
 
 def rotate() -> Rotated:
-    """Seal every token with the newest key; each row in a transaction of its own."""
-    anew = already = lost = 0
-    for key in GlobusToken.objects.order_by("pk").values_list("pk", flat=True):
-        with transaction.atomic():
-            row = GlobusToken.objects.select_for_update().filter(pk=key).first()
-            if row is None or is_newest(row.sealed):
-                already += row is not None
-                continue
-            try:
-                row.sealed = seal(unseal(row.sealed))
-            except Unreadable:
-                lost += 1
-                continue
-            row.save(update_fields=["sealed"])
-            anew += 1
-    return Rotated(sealed_anew=anew, newest_already=already, lost=lost)
+    """Seal every secret with the newest key; each in a transaction of its own."""
+    counts = {"anew": 0, "already": 0, "lost": 0}
+    for table, column, purpose in _SEALED:
+        rows = table._default_manager.exclude(**{column: ""}).order_by("pk")  # noqa: SLF001  # any table
+        for key in rows.values_list("pk", flat=True):
+            counts[_rotate_one(table, column, purpose, key)] += 1
+    return Rotated(sealed_anew=counts["anew"], newest_already=counts["already"], lost=counts["lost"])
+
+
+def _rotate_one(table: type[models.Model], column: str, purpose: str, key: object) -> str:
+    """Seal one secret anew where that is due; return what was found."""
+    with transaction.atomic():
+        row = table._default_manager.select_for_update().filter(pk=key).first()  # noqa: SLF001  # any table
+        sealed = "" if row is None else str(getattr(row, column))
+        if row is None or not sealed or sealing.is_newest(sealed, purpose=purpose):
+            return "already"
+        try:
+            anew = sealing.seal(sealing.unseal(sealed, purpose=purpose), purpose=purpose)
+        except sealing.Unreadable:
+            return "lost"
+        setattr(row, column, anew)
+        row.save(update_fields=[column])
+        return "anew"

@@ -19,8 +19,9 @@ from federation.locks import only_one
 from federation.models import Connection
 from portal.globus.application import COMPUTE_SCOPE, COMPUTE_SERVER, TRANSFER_SERVER, auth_client
 from portal.globus.connections import asked_to_sign_in, is_service, needs_sign_in
-from portal.globus.vault import Unreadable, seal, unseal
+from portal.globus.vault import seal, unseal
 from portal.models import GlobusToken
+from portal.sealing import Unreadable
 from providers.errors import NotAuthorized, SiteUnreachable
 
 log = structlog.get_logger(__name__)

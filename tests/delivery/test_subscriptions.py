@@ -7,6 +7,7 @@ import pytest
 from django.contrib.auth.models import User
 from django.core import mail
 from django.core.mail.backends.locmem import EmailBackend
+from django.core.management import call_command
 from django.utils import timezone
 from pytest_django import Settings
 
@@ -15,6 +16,7 @@ from orchestrator.models import Delivery, Subscription
 from portal.digest import send_due
 from portal.sealing import Unreadable, seal, unseal
 from portal.webhooks.deliver import deliver
+from portal.webhooks.signing import PURPOSE
 from tests.api.conftest import Api
 from tests.delivery.conftest import Receiver, happen, subscribe
 
@@ -181,3 +183,18 @@ def test_a_seal_opens_with_an_earlier_key_and_for_its_own_purpose_only(settings:
     settings.SECRET_KEY_FALLBACKS = []
     with pytest.raises(Unreadable):
         unseal(sealed, purpose="one")
+
+
+def test_rotating_keys_seals_webhook_secrets_anew(api: Api, settings: Settings) -> None:
+    api.post("subscriptions", {"target": "webhook", "url": "https://hooks.example.org/facet"})
+    before = Subscription.objects.get().sealed_secret
+    assert before
+    settings.SECRET_KEY_FALLBACKS = [settings.SECRET_KEY]
+    settings.SECRET_KEY = "another-key-that-is-long-enough-for-this"
+
+    call_command("rotate_keys")
+
+    settings.SECRET_KEY_FALLBACKS = []
+    after = Subscription.objects.get().sealed_secret
+    assert after != before
+    assert unseal(after, purpose=PURPOSE).startswith("whsec_")

@@ -1,4 +1,4 @@
-"""`manage.py rotate_keys`: seal every stored access with the newest secret key."""
+"""`manage.py rotate_keys`: seal every stored secret with the newest secret key."""
 
 from typing import Any
 
@@ -11,8 +11,8 @@ class Command(BaseCommand):
     """Safe to repeat, and to run while everything is running."""
 
     help = (
-        "Re-encrypt delegated tokens with FACET_SECRET_KEY; the earlier key must be among "
-        "FACET_SECRET_KEY_FALLBACKS meanwhile, and can be dropped afterwards."
+        "Re-encrypt delegated tokens and webhook secrets with FACET_SECRET_KEY; the earlier key must be "
+        "among FACET_SECRET_KEY_FALLBACKS meanwhile, and can be dropped afterwards."
     )
 
     def handle(self, *args: Any, **options: Any) -> None:  # Django's signature
@@ -21,5 +21,6 @@ class Command(BaseCommand):
         self.stdout.write(f"{outcome.sealed_anew} sealed anew, {outcome.newest_already} were already.")
         if outcome.lost:
             raise CommandError(
-                f"{outcome.lost} cannot be opened with any known key; their users have to connect again."
+                f"{outcome.lost} cannot be opened with any known key: have the users connect again, or "
+                "rotate the webhooks' secrets."
             )
