@@ -25,7 +25,9 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         """Take where the password is, whom to sign in as, and the role's name."""
-        parser.add_argument("--password-file", type=Path, help="file that holds the password; else one is made")
+        parser.add_argument(
+            "--password-file", type=Path, help="file that holds the password; else one is made"
+        )
         parser.add_argument(
             "--admin-url-file",
             type=Path,
