@@ -1,7 +1,7 @@
 # Facet's programs in one image; docker-compose.yml says which container runs which.
 FROM python:3.11-slim
 
-COPY --from=ghcr.io/astral-sh/uv:0.13 /uv /usr/local/bin/uv
+RUN pip install --no-cache-dir uv==0.13.9
 
 ENV PYTHONUNBUFFERED=1 \
     PYTHONDONTWRITEBYTECODE=1 \

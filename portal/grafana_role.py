@@ -22,7 +22,8 @@ _READABLE_ELSEWHERE = """
     SELECT format('%%I.%%I', n.nspname, c.relname)
     FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
     WHERE c.relkind IN ('r', 'v', 'm', 'f', 'p')
-      AND n.nspname NOT IN ('pg_catalog', 'information_schema', %(schema)s) AND n.nspname NOT LIKE 'pg_toast%%'
+      AND n.nspname NOT IN ('pg_catalog', 'information_schema', %(schema)s)
+      AND n.nspname NOT LIKE 'pg_toast%%'
       AND has_schema_privilege(%(role)s, n.oid, 'USAGE')
       AND (has_table_privilege(%(role)s, c.oid, 'SELECT, INSERT, UPDATE, DELETE')
            OR has_any_column_privilege(%(role)s, c.oid, 'SELECT'))
@@ -97,7 +98,7 @@ def _create(server: psycopg.Connection[Any], role: str) -> bool:
 
 
 def _statements(role: str, owner: str, database: str, verifier: str) -> list[sql.Composed]:
-    """Return what gives the role its rights; views of later releases are covered by the default privileges."""
+    """Return what gives the role its rights, by default privileges on views of later releases too."""
     names = {
         "role": sql.Identifier(role),
         "owner": sql.Identifier(owner),

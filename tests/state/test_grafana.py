@@ -13,7 +13,7 @@ import pytest
 import yaml
 from django.conf import settings
 from django.core.management import CommandError, call_command
-from django.db import connection, transaction
+from django.db import connection
 
 from portal.embedded import address
 from portal.grafana_role import embedded_admin
@@ -160,7 +160,7 @@ def role(tmp_path: Path, transactional_db: None) -> Iterator[Role]:
     made = Role(tmp_path)
     yield made
     with made.connect(**admin) as server:
-        if server.execute("SELECT FROM pg_roles WHERE rolname = %s", [made.name]).fetchone():
+        if server.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", [made.name]).fetchone():
             server.execute(f"DROP OWNED BY {made.name}")
             server.execute(f"DROP ROLE {made.name}")
 
@@ -188,7 +188,7 @@ def test_the_role_writes_nothing_and_asks_for_ten_seconds_at_most(role: Role) ->
         with pytest.raises(psycopg.errors.InsufficientPrivilege):
             reader.execute("CREATE TABLE metrics.mine (n int)")
         with pytest.raises(psycopg.errors.InsufficientPrivilege):
-            reader.execute("DELETE FROM metrics.events")
+            reader.execute("DELETE FROM metrics.systems")
 
 
 def test_a_second_run_renews_the_password(role: Role) -> None:
@@ -222,7 +222,7 @@ def test_a_role_that_could_read_more_is_refused(role: Role) -> None:
 
 
 def test_a_privileged_role_is_not_taken_over() -> None:
-    with transaction.atomic(), pytest.raises(CommandError, match="rights beyond reading|permission denied"):
+    with pytest.raises(CommandError, match="exists with rights beyond reading"):
         call_command("facet_grafana_role", "--role", str(connection.settings_dict["USER"]), stdout=StringIO())
 
 

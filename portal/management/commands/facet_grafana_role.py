@@ -58,7 +58,7 @@ class Command(BaseCommand):
 
 
 def _administrator(url_file: Path | None) -> psycopg.Connection[Any]:
-    """Connect to Facet's database as whoever makes roles there: named, the embedded server's own, or Facet."""
+    """Connect to Facet's database as who makes roles there: given, the embedded server's own, or Facet."""
     database = str(connection.settings_dict["NAME"])
     if url_file is not None:
         return psycopg.connect(_word(url_file), dbname=database, autocommit=True, connect_timeout=10)
