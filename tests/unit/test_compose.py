@@ -131,7 +131,9 @@ def test_grafana_is_given_what_its_datasource_names() -> None:
 
 
 def test_the_guide_makes_every_variable_that_must_be_set() -> None:
-    wanted = set(re.findall(r"\$\{(\w+):\?", TEXT)) | {each["environment"] for each in COMPOSE["secrets"].values()}
+    wanted = set(re.findall(r"\$\{(\w+):\?", TEXT)) | {
+        each["environment"] for each in COMPOSE["secrets"].values()
+    }
     made = set(re.findall(r"^(\w+)=", GUIDE, flags=re.MULTILINE))
 
     assert wanted <= made
