@@ -117,7 +117,7 @@ def test_dashboards_use_the_provisioned_datasource() -> None:
 
     assert named == {(source["type"], source["uid"])}
     assert source["user"] == "facet_grafana"
-    assert source["secureJsonData"]["password"] == "$FACET_GRAFANA_DB_PASSWORD"
+    assert source["secureJsonData"]["password"] == "$GRAFANA_DB_PASSWORD"
 
 
 class Role:
