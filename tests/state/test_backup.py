@@ -10,6 +10,7 @@ import pytest
 from django.conf import settings
 from django.contrib.auth.models import User
 from django.db import connection
+from psycopg.conninfo import make_conninfo
 
 from portal.embedded import address
 from portal.embedded.binaries import postgres_programs
@@ -31,9 +32,9 @@ def admin() -> Iterator[dict[str, str]]:
     own = connection.settings_dict
     whom |= {"host": own["HOST"], "port": own["PORT"]}
     yield whom
-    with psycopg.connect(**whom, dbname="postgres", autocommit=True) as server:
+    with psycopg.connect(make_conninfo("", **whom, dbname="postgres"), autocommit=True) as server:
         server.execute(f"DROP DATABASE IF EXISTS {NAME} WITH (FORCE)")
-    with psycopg.connect(**whom, dbname=own["NAME"], autocommit=True) as server:
+    with psycopg.connect(make_conninfo("", **whom, dbname=own["NAME"]), autocommit=True) as server:
         if server.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", [NAME]).fetchone():
             server.execute(f"DROP OWNED BY {NAME}")
             server.execute(f"DROP ROLE {NAME}")
@@ -52,7 +53,7 @@ def test_a_dump_restores_the_rows_the_views_and_the_rights_of_dashboards(
 ) -> None:
     User.objects.create_user("alice")
     ours, dump = str(connection.settings_dict["NAME"]), str(tmp_path / "facet.dump")
-    with psycopg.connect(**admin, dbname=ours, autocommit=True) as server:
+    with psycopg.connect(make_conninfo("", **admin, dbname=ours), autocommit=True) as server:
         assert make_role(server, NAME, PASSWORD)
 
     _run(admin, "pg_dump", "--format", "custom", "--file", dump, ours)
@@ -65,11 +66,11 @@ def test_a_dump_restores_the_rows_the_views_and_the_rights_of_dashboards(
     with connection.cursor() as cursor:
         cursor.execute(counted)
         relations = sorted(cursor.fetchall())
-    with psycopg.connect(**admin, dbname=NAME) as restored:
+    with psycopg.connect(make_conninfo("", **admin, dbname=NAME)) as restored:
         assert sorted(restored.execute(counted).fetchall()) == relations
         assert restored.execute("SELECT username FROM auth_user").fetchall() == [("alice",)]
     reader = {**admin, "user": NAME, "password": PASSWORD}
-    with psycopg.connect(**reader, dbname=NAME) as restored:
+    with psycopg.connect(make_conninfo("", **reader, dbname=NAME)) as restored:
         assert restored.execute("SELECT count(*) FROM metrics.tasks").fetchone() == (0,)
         with pytest.raises(psycopg.errors.InsufficientPrivilege):
             restored.execute("SELECT 1 FROM public.auth_user")

@@ -14,6 +14,7 @@ import yaml
 from django.conf import settings
 from django.core.management import CommandError, call_command
 from django.db import connection
+from psycopg.conninfo import make_conninfo
 
 from portal.embedded import address
 from portal.grafana_role import embedded_admin
@@ -148,7 +149,7 @@ class Role:
             for key, each in connection.get_connection_params().items()
             if key in ("host", "port")
         }
-        return psycopg.connect(**given, **whom, dbname=self.database, autocommit=True)
+        return psycopg.connect(make_conninfo("", **{**given, **whom}, dbname=self.database), autocommit=True)
 
 
 @pytest.fixture
