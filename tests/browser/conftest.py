@@ -81,7 +81,7 @@ class Watched:
         self.page.set_viewport_size({"width": 1440, "height": 900})
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def chromium() -> "Iterator[Browser]":
     """Debian's Chromium, headless, with a profile of its own."""
     program = shutil.which("chromium")
