@@ -44,4 +44,4 @@ def test_a_job_cancelled_after_a_requeue_is_shown_once_and_cancelled(tmp_path: P
 
     _until(place, "CANCELLED", "squeue", "-h", "-t", "all", "-o", "%T")
     states = _run(place, "sacct", "-X", "-n", "-D", "-P", "-j", job, "--format=State").splitlines()
-    assert [state.split()[0] for state in states] == ["REQUEUED", "CANCELLED"]
+    assert sorted(state.split()[0] for state in states) == ["CANCELLED", "REQUEUED"]
