@@ -241,7 +241,8 @@ def test_a_thousand_waiting_jobs_are_seen_planned_behind_and_watched_in_seconds(
     federation: Federation, researcher: User, deltaai: Cluster
 ) -> None:
     full = ("--gpus-per-node=4", "-c", "4")
-    deltaai.fill("ghx4", user="bob", account="bbka-dtai-gh", jobs=12, options=full)
+    for job in deltaai.fill("ghx4", user="bob", account="bbka-dtai-gh", jobs=12, options=full):
+        deltaai.wait_state(job, "RUNNING")
     words = ("-A", "bbka-dtai-gh", "-p", "ghx4", "-t", "60", *full, "--wrap", "true")
     array = deltaai.ask("sbatch", "--parsable", "-o", "/dev/null", "--array=0-999", *words, user="bob")
     deltaai.ask("scontrol", "update", f"jobid={array}_[0-998]", "name=apart")  # a record for each task
