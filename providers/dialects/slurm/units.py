@@ -284,27 +284,6 @@ def json_minutes_s(value: object) -> Limit:
     return UNLIMITED if minutes * 60 == _PLACEHOLDER_S else minutes * 60
 
 
-def json_exit_code(value: object) -> tuple[int, int] | None:
-    """Return (exit code, signal) of a JSON exit code; None when not set.
-
-    Accepted: a plain wait status (v0.0.38 squeue), {return_code, signal: {signal_id}} (v0.0.38 sacct),
-    {return_code: number, signal: {id: number}} (v0.0.39 and later).
-
-    Raises:
-        UnparsableOutput: it is none of these.
-    """
-    if isinstance(value, dict) and "return_code" in value:
-        code = json_number(value["return_code"])
-        signal = value.get("signal")
-        number = signal.get("id", signal.get("signal_id")) if isinstance(signal, dict) else signal
-        return None if code is None else (json_count(code), json_count(number))
-    status = json_number(value)
-    if status is None:
-        return None
-    whole = json_count(status)
-    return (whole >> 8) & 0xFF, whole & 0x7F
-
-
 def read_words(value: object) -> tuple[str, ...]:
     """Return words: a comma-separated text, or a JSON list where a version prints one.
 

@@ -88,16 +88,6 @@ class ClusterSpec:
     requeue_delay: int = 10
     kill_wait_s: int = 2
 
-    def with_users(self, *names: str) -> "ClusterSpec":
-        """Return the spec with further users, each in every account."""
-        known = dict(self.users)
-        for name in names:
-            known.setdefault(name, 21000 + len(known))
-        members = {
-            account: tuple(dict.fromkeys((*users, *names))) for account, users in self.accounts.items()
-        }
-        return replace(self, users=known, accounts=members)
-
     def quiet(self) -> "ClusterSpec":
         """Return the spec without background load, reservations and drained nodes."""
         return replace(self, load=(), reservations=(), drained={})
