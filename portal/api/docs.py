@@ -9,7 +9,7 @@ from django.shortcuts import render
 from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_safe
 
-from portal.api.openapi import document
+from portal.api.openapi.document import document
 from portal.api.problems import catalogue, not_found
 from portal.skills.every import SKILLS
 from portal.skills.registry import Scope

@@ -7,8 +7,8 @@ from orchestrator.group_input import GroupInput
 from orchestrator.models import Group
 from orchestrator.services import groups
 from orchestrator.shown import GroupShown
+from portal.skills.placing import submit_schema
 from portal.skills.registry import Answer, Call, Scope, Skill, register
-from portal.skills.tasks import submit_schema
 from providers.types import Frozen
 
 _CHILDREN_SHOWN = 60

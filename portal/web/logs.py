@@ -2,7 +2,7 @@
 
 from datetime import datetime
 
-import portal.skills.tasks  # noqa: F401  # registers read_log
+import portal.skills.logs  # noqa: F401  # registers read_log
 from portal.skills import registry
 from portal.skills.registry import Caller, Scope
 from portal.web.guard import SignedInRequest

@@ -13,7 +13,7 @@ from django.test import Client
 from django.urls import get_resolver
 
 from federation.models import System
-from portal.api.openapi import document
+from portal.api.openapi.document import document
 from portal.api.resources import RESOURCES
 from portal.management.commands import facet_openapi
 from portal.skills.every import SKILLS

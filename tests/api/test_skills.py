@@ -18,7 +18,7 @@ from federation.models import Event, PartitionSample, System
 from federation.services import allocate
 from orchestrator.models import Envelope, Task
 from portal.skills.bounds import LIMIT_BYTES
-from portal.skills.tasks import _whole_characters
+from portal.skills.logs import _whole_characters
 from tests.api.conftest import Api
 from tests.state.conftest import Sites
 from tests.stepping import step

@@ -16,8 +16,8 @@ from orchestrator.models import Decision
 from orchestrator.services import placing, tasks
 from orchestrator.services.envelopes import understand
 from portal.skills.every import SKILLS
+from portal.skills.placing import SubmittedTask
 from portal.skills.registry import Caller, Options, Scope
-from portal.skills.tasks import SubmittedTask
 from tests.state.conftest import Sites
 
 pytestmark = pytest.mark.django_db(transaction=True)

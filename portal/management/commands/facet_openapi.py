@@ -8,7 +8,7 @@ from pathlib import Path
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
-from portal.api.openapi import document
+from portal.api.openapi.document import document
 
 _SHOWN_LINES = 60
 
