@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from portal.web import account, events, federation, submission, tasks
+from portal.web import account, events, federation, find, submission, tasks
 
 app_name = "web"
 urlpatterns = [
@@ -14,6 +14,7 @@ urlpatterns = [
     path("tasks/<str:handle>/", tasks.task_show, name="task-show"),
     path("tasks/<str:handle>/cancel/", tasks.task_cancel, name="task-cancel"),
     path("tasks/<str:handle>/replan/", tasks.task_replan, name="task-replan"),
+    path("find/", find.find_show, name="find"),
     path("events/", events.event_list, name="event-list"),
     path("sign-in/", account.SignIn.as_view(), name="sign-in"),
     path("sign-out/", account.SignOut.as_view(), name="sign-out"),

@@ -3,6 +3,7 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from portal.web.find import Found, Hit
 from portal.web.presenters import federation
 from portal.web.presenters.shared import SystemRef
 
@@ -275,4 +276,11 @@ SYSTEM = federation.SystemPage(
     remote_user="mira",
     profile_revision="r4",
     warnings=(),
+)
+
+FOUND = (
+    Found("tasks", "Tasks", (Hit("/tasks/task_1/", "md-equil-041", "Running", "loader"),)),
+    Found(
+        "systems", "Systems", (Hit("/systems/anvil/", "Anvil", "anvil", ref=SystemRef("anvil", "Anvil", 1)),)
+    ),
 )

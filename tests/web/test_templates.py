@@ -28,6 +28,8 @@ SHOWN: tuple[tuple[str, dict[str, Any]], ...] = (
     ("tasks/detail.html", {"page": samples_tasks.TASK}),
     ("tasks/detail.html", {"page": samples_tasks.DONE}),
     ("events/list.html", {"page": samples_tasks.EVENT_LIST}),
+    ("find.html", {"found": samples.FOUND, "words": "an"}),
+    ("find.html", {"found": (), "words": "zz"}),
     ("404.html", {}),
     ("403.html", {}),
     ("500.html", {}),

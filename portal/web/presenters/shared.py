@@ -76,9 +76,27 @@ HEALTH: Mapping[str, Said] = {
     "disabled": Said(_("Disabled"), "circle-slash"),
 }
 
+GROUP_STATES: Mapping[str, Said] = {
+    "running": Said(_("Running"), "loader", "accent", turning=True),
+    "succeeded": Said(_("Succeeded"), "circle-check", "ok"),
+    "partially_succeeded": Said(_("Partly succeeded"), "circle-check", "warn"),
+    "failed": Said(_("Failed"), "circle-x", "bad"),
+    "cancelled": Said(_("Cancelled"), "ban"),
+}
+
+TRANSFER_STATES: Mapping[str, Said] = {
+    "requested": Said(_("Requested"), "circle-dot", "note"),
+    "active": Said(_("Moving"), "loader", "accent", turning=True),
+    "succeeded": Said(_("Succeeded"), "circle-check", "ok"),
+    "failed": Said(_("Failed"), "circle-x", "bad"),
+    "cancelled": Said(_("Cancelled"), "ban"),
+}
+
 STATES: Mapping[str, Mapping[str, Said]] = {
     "task": TASK_STATES,
     "attempt": ATTEMPT_STATES,
+    "group": GROUP_STATES,
+    "transfer": TRANSFER_STATES,
     "health": HEALTH,
 }
 
