@@ -46,5 +46,7 @@ EVENT_TYPES: Mapping[str, Wake] = {
     "budget.exhausted": "exception",
     "connection.needs_sign_in": "exception",
     "profile.changed": "routine",
+    "manager.appointed": "routine",
+    "manager.dismissed": "routine",
     "milestone.reached": "milestone",
 }

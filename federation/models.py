@@ -105,6 +105,23 @@ class SiteProfile(models.Model):
         return f"{self.system} r{self.revision}"
 
 
+class SiteManager(models.Model):
+    """One member of staff who looks after one system in the admin; see `federation.managers`."""
+
+    system = models.ForeignKey(System, on_delete=models.CASCADE, related_name="managers")
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")
+    appointed_by = models.CharField(max_length=120)
+    """Who did it, in the words of the event log."""
+    since = models.DateTimeField()
+
+    class Meta:
+        ordering = ["system", "user"]
+        constraints = [models.UniqueConstraint(name="one_appointment_per_system", fields=["system", "user"])]
+
+    def __str__(self) -> str:
+        return f"{self.user} for {self.system}"
+
+
 class Connection(models.Model):
     """One user's authorized path to one system."""
 

@@ -5,6 +5,7 @@ from typing import Any
 from django.contrib import admin
 
 from federation.admin.readonly import ReadOnlyAdmin, state_label
+from federation.admin.scope import system_filter
 from orchestrator.models import Attempt, Decision, Envelope, Group, Manifest, Task, Transfer
 
 
@@ -26,8 +27,9 @@ class TaskAdmin(ReadOnlyAdmin):
 
 @admin.register(Attempt)
 class AttemptAdmin(ReadOnlyAdmin):
-    """One try at one placement."""
+    """One try at one placement; a site manager sees what runs at their site, as its queue would show it."""
 
+    system_path = "system"
     list_display = (
         "handle",
         "task",
@@ -40,7 +42,7 @@ class AttemptAdmin(ReadOnlyAdmin):
         "planned_at",
     )
     list_select_related = ("task", "system")
-    list_filter = ("state", "cause", "system")
+    list_filter = ("state", "cause", system_filter())
     search_fields = ("=handle", "=task__handle", "=job_id", "=submit_key")
     json_fields = ("shape", "predicted", "node_names")
     shown = (

@@ -7,11 +7,11 @@ from django.contrib.auth.models import Group, User
 from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.utils import timezone
-from unfold.admin import ModelAdmin
 from unfold.decorators import action, display
 from unfold.forms import AdminPasswordChangeForm, UserChangeForm, UserCreationForm
 
 from federation.admin.readonly import ReadOnlyAdmin
+from federation.admin.scope import ScopedAdmin, managed
 from portal.models import ApiToken, IdempotencyRecord
 from portal.tokens import revoke_token, state_of
 
@@ -20,7 +20,7 @@ admin.site.unregister(Group)
 
 
 @admin.register(User)
-class UserAdmin(BaseUserAdmin, ModelAdmin):  # type: ignore[misc,type-arg]  # unfold has no types
+class UserAdmin(BaseUserAdmin, ScopedAdmin):  # type: ignore[type-arg]  # django-stubs wants the model
     """People, with the theme's own forms."""
 
     form = UserChangeForm
@@ -30,7 +30,7 @@ class UserAdmin(BaseUserAdmin, ModelAdmin):  # type: ignore[misc,type-arg]  # un
 
 
 @admin.register(Group)
-class GroupAdmin(BaseGroupAdmin, ModelAdmin):  # type: ignore[misc]  # unfold has no types
+class GroupAdmin(BaseGroupAdmin, ScopedAdmin):  # type: ignore[misc]  # unfold has no types
     """Groups of people, for permissions."""
 
 
@@ -55,7 +55,7 @@ class ApiTokenAdmin(ReadOnlyAdmin):
 
     def has_revoke_permission(self, request: HttpRequest) -> bool:
         """Ask for the right to change tokens, though no field of one can be changed."""
-        return request.user.has_perm("portal.change_apitoken")
+        return managed(request) is None and request.user.has_perm("portal.change_apitoken")
 
     @action(description="Revoke the chosen tokens", permissions=["revoke"])  # type: ignore[untyped-decorator]
     def revoke(self, request: HttpRequest, queryset: QuerySet[ApiToken]) -> None:

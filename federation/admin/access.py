@@ -5,15 +5,16 @@ from typing import Any
 
 from django import forms
 from django.contrib import admin, messages
+from django.contrib.auth.models import User
 from django.db.models import Model, QuerySet
 from django.http import HttpRequest
 from django.utils import timezone
-from unfold.admin import ModelAdmin
 from unfold.decorators import action
 from unfold.widgets import UnfoldAdminTextareaWidget
 
 from federation import collector
 from federation.admin.readonly import as_json, state_label
+from federation.admin.scope import ScopedAdmin, managed, system_filter
 from federation.connection_settings import checked
 from federation.models import Allocation, Connection
 from federation.services import allocate, connect, set_connection_state
@@ -61,13 +62,19 @@ class ConnectionForm(forms.ModelForm):  # type: ignore[type-arg]  # django-stubs
 
 
 @admin.register(Connection)
-class ConnectionAdmin(ModelAdmin):  # type: ignore[misc]  # unfold has no types
-    """One user's way into one system."""
+class ConnectionAdmin(ScopedAdmin):
+    """One user's way into one system.
+
+    A site manager may look, switch one off and on and ask the site; how the system is reached, and as whom,
+    is for administrators: a connection on this host names the account that its commands run as.
+    """
+
+    system_path = "system"
 
     form = ConnectionForm
     list_display = ("handle", "user", "system", "kind", "remote_user", state_label(), "last_success_at")
     list_select_related = ("user", "system")
-    list_filter = ("system", "kind", "state")
+    list_filter = (system_filter(), "kind", "state")
     search_fields = ("=handle", "user__username", "remote_user")
     autocomplete_fields = ("user", "system")
     actions = ("disable_connections", "enable_connections", "ask_the_site")
@@ -89,6 +96,10 @@ class ConnectionAdmin(ModelAdmin):  # type: ignore[misc]  # unfold has no types
         """Refuse: attempts refer to it. Disable it instead."""
         return False
 
+    def has_look_after_permission(self, request: HttpRequest) -> bool:
+        """Say whether connections may be switched off, on, and asked: of theirs, by a site manager too."""
+        return managed(request) is not None or self.has_change_permission(request)
+
     def save_model(self, request: HttpRequest, obj: Connection, form: ConnectionForm, change: bool) -> None:  # noqa: FBT001  # Django's signature
         """Store through the verb."""
         kept = connect(
@@ -101,21 +112,21 @@ class ConnectionAdmin(ModelAdmin):  # type: ignore[misc]  # unfold has no types
         )
         obj.pk = kept.pk
 
-    @action(description="Disable the chosen connections", permissions=["change"])  # type: ignore[untyped-decorator]
+    @action(description="Disable the chosen connections", permissions=["look_after"])  # type: ignore[untyped-decorator]
     def disable_connections(self, request: HttpRequest, queryset: QuerySet[Connection]) -> None:
         """Keep new work away from them."""
         for connection in queryset:
             set_connection_state(connection, "disabled", reason=f"by {actor_of(request)}")
         self.message_user(request, f"{len(queryset)} disabled.")
 
-    @action(description="Enable the chosen connections", permissions=["change"])  # type: ignore[untyped-decorator]
+    @action(description="Enable the chosen connections", permissions=["look_after"])  # type: ignore[untyped-decorator]
     def enable_connections(self, request: HttpRequest, queryset: QuerySet[Connection]) -> None:
         """Use them again."""
         for connection in queryset:
             set_connection_state(connection, "active", reason="")
         self.message_user(request, f"{len(queryset)} enabled.")
 
-    @action(description="Ask the site what these users may use", permissions=["change"])  # type: ignore[untyped-decorator]
+    @action(description="Ask the site what these users may use", permissions=["look_after"])  # type: ignore[untyped-decorator]
     def ask_the_site(self, request: HttpRequest, queryset: QuerySet[Connection]) -> None:
         """Refresh accounts, QoS and home of each; one site's silence is told and keeps none of the others."""
         for connection in queryset.select_related("user", "system"):
@@ -129,12 +140,15 @@ class ConnectionAdmin(ModelAdmin):  # type: ignore[misc]  # unfold has no types
 
 
 @admin.register(Allocation)
-class AllocationAdmin(ModelAdmin):  # type: ignore[misc]  # unfold has no types
+class AllocationAdmin(ScopedAdmin):
     """What one user may spend through Facet on one account; the ledger moves the rest."""
+
+    system_path = "system"
+    manager_may = frozenset({"view", "add", "change"})
 
     list_display = ("handle", "user", "system", "account", "granted", "reserved", "used", "left", "unit")
     list_select_related = ("user", "system")
-    list_filter = ("system",)
+    list_filter = (system_filter(),)
     search_fields = ("=handle", "user__username", "account")
     autocomplete_fields = ("user", "system")
     fields = ("user", "system", "account", "unit", "granted")
@@ -154,6 +168,17 @@ class AllocationAdmin(ModelAdmin):  # type: ignore[misc]  # unfold has no types
     def get_readonly_fields(self, request: HttpRequest, obj: Model | None = None) -> list[Any]:
         """Keep whose allocation it is."""
         return ["user", "system", "account", *self.seen] if obj else []
+
+    def get_autocomplete_fields(self, request: HttpRequest) -> tuple[str, ...]:
+        """Look people up for administrators only: a site manager chooses among those who have a way in."""
+        return self.autocomplete_fields if managed(request) is None else ()
+
+    def formfield_for_foreignkey(self, db_field: Any, request: HttpRequest, **kwargs: Any) -> Any:
+        """Take nobody from a site manager who has no way into their systems."""
+        scope = managed(request)
+        if scope is not None and db_field.name == "user":
+            kwargs["queryset"] = User.objects.filter(connections__system__in=scope.ids).distinct()
+        return super().formfield_for_foreignkey(db_field, request, **kwargs)
 
     def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
         """Refuse: the ledger refers to it. Grant nothing instead."""

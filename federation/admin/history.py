@@ -7,7 +7,9 @@ from django.db.models import QuerySet
 from django.http import HttpRequest
 
 from federation.admin.readonly import ReadOnlyAdmin, state_label
+from federation.admin.scope import system_filter
 from federation.event_types import EVENT_TYPES
+from federation.managers import Managed
 from federation.models import Charge, Event, Snapshot
 
 
@@ -30,6 +32,7 @@ class EventType(admin.SimpleListFilter):
 class EventAdmin(ReadOnlyAdmin):
     """The event log, newest first, each with its place in commit order."""
 
+    system_path = "system"
     list_display = ("place", "at", "type", "subject", "summary", "actor")
     list_display_links = ("place", "type")
     list_select_related = ("position",)
@@ -41,6 +44,10 @@ class EventAdmin(ReadOnlyAdmin):
         "transfer", "actor", "on_behalf_of", "at", "state", "summary", "data", "next_actions",
     )  # fmt: skip
 
+    def of_manager(self, found: QuerySet[Event], scope: Managed) -> QuerySet[Event]:
+        """Return what happened to a site manager's systems; what happened to people's work is theirs."""
+        return found.filter(system__in=scope.slugs, user__isnull=True)
+
     @admin.display(description="no.")
     def place(self, event: Event) -> str:
         """Return its place in commit order."""
@@ -51,6 +58,7 @@ class EventAdmin(ReadOnlyAdmin):
 class SnapshotAdmin(ReadOnlyAdmin):
     """What each probe of a system brought."""
 
+    system_path = "system"
     list_display = (
         "handle",
         "system",
@@ -61,7 +69,7 @@ class SnapshotAdmin(ReadOnlyAdmin):
         "error",
     )
     list_select_related = ("system", "connection")
-    list_filter = ("system", "availability", "is_full")
+    list_filter = (system_filter(), "availability", "is_full")
     search_fields = ("=handle",)
     json_fields = ("counts",)
     shown = (
@@ -84,9 +92,10 @@ class SnapshotAdmin(ReadOnlyAdmin):
 class ChargeAdmin(ReadOnlyAdmin):
     """The ledger of allocations."""
 
+    system_path = "allocation__system"
     list_display = ("handle", "allocation", "attempt_handle", state_label("kind"), "amount", "unit", "at")
     list_select_related = ("allocation__user", "allocation__system")
-    list_filter = ("kind", "allocation__system")
+    list_filter = ("kind", system_filter("allocation__system"))
     search_fields = ("=handle", "=attempt_handle", "=allocation__handle")
     shown = ("handle", "allocation", "attempt_handle", "kind", "amount", "unit", "at")
 

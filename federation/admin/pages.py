@@ -1,9 +1,10 @@
 """What the pages of one system show, as values for their templates."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from federation.drift import Difference, differences
+from federation.merge import PreparedPartition, prepare
 from federation.models import SiteProfile, Snapshot, System
 from federation.profile import MaintenanceWindow, ProfileDocument
 from federation.profile_edit import DiffLine, counts, diff
@@ -108,6 +109,69 @@ def probe_shown(system: System, snapshot: Snapshot) -> ProbeShown:
         counts=tuple((_COUNTED[name], snapshot.counts[name]) for name in _COUNTED if name in snapshot.counts),
         differences=differences(profile, probe, table) if profile and probe else (),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Offered:
+    """What one partition offers under the profile in force, and would under another text."""
+
+    partition: str
+    now: str
+    then: str
+
+    @property
+    def differs(self) -> bool:
+        """Whether the text would change it."""
+        return self.now != self.then
+
+
+@dataclass(frozen=True, slots=True)
+class DryRun:
+    """A text that is not stored, held against what the site said just now."""
+
+    probe: ProbeShown
+    offered: tuple[Offered, ...]
+    """Every partition of either profile; empty where the site did not answer."""
+    dialect_differs: bool
+    """The site was asked in the dialect in force, the text names another."""
+
+
+def dry_run(system: System, document: ProfileDocument, snapshot: Snapshot) -> DryRun:
+    """Return what would follow from a text, by a probe taken for it; nothing is stored."""
+    probe = probe_of(snapshot.pk)
+    table = [Partition.model_validate(row) for row in system.partitions] or None
+    shown = probe_shown(system, snapshot)
+    if probe is None:
+        return DryRun(shown, (), dialect_differs=document.dialect != system.dialect)
+    before, after = (
+        {each.name: _offer(each) for each in prepare(profile, probe, table).partitions} if profile else {}
+        for profile in (profile_of(system), document)
+    )
+    names = sorted({*before, *after})
+    return DryRun(
+        probe=replace(shown, differences=differences(document, probe, table)),
+        offered=tuple(Offered(name, before.get(name, "–"), after.get(name, "–")) for name in names),
+        dialect_differs=document.dialect != system.dialect,
+    )
+
+
+def _offer(partition: PreparedPartition) -> str:
+    """Return what of a partition matters to work, in words."""
+    nodes, stated = partition.nodes, partition.profile
+    kinds = sorted(
+        {f"{node.gpu_type or 'unknown GPU'} {_memory(node.gpu_memory_mib)}" for node in nodes if node.gpus}
+    )
+    free, total = sum(node.gpus_free for node in nodes), sum(node.gpus for node in nodes)
+    words = [f"{len(nodes)} nodes", f"{sum(node.cpus_free for node in nodes)} CPUs free"]
+    words += [f"{free} of {total} GPUs free ({', '.join(kinds)})"] if total else []
+    words += [f"at most {stated.max_nodes} nodes a job"] if stated.max_nodes else []
+    words += [f"{stated.max_walltime_s} s"] if stated.max_walltime_s else []
+    words += [f"accounts {', '.join(stated.accounts)}"] if stated.accounts else []
+    return "; ".join(words)
+
+
+def _memory(mib: int | None) -> str:
+    return f"{mib // 1024} GiB" if mib else "of unknown memory"
 
 
 def windows(system: System, *, now: datetime) -> tuple[tuple[int, MaintenanceWindow, bool], ...]:

@@ -5,9 +5,11 @@ import re
 from typing import Any
 
 from django import forms
+from django.contrib.auth.models import User
 from django.core.exceptions import ValidationError
 from unfold.widgets import UnfoldAdminFileFieldWidget, UnfoldAdminTextareaWidget, UnfoldAdminTextInputWidget
 
+from federation.managers import is_site_manager
 from federation.models import System
 from federation.profile import MaintenanceWindow, ProfileDocument
 from federation.profile_yaml import read_profile
@@ -162,3 +164,49 @@ class DisableForm(forms.Form):
         widget=UnfoldAdminTextInputWidget(),
         help_text="Shown to everybody who may use the system.",
     )
+
+
+class ManagerForm(forms.Form):
+    """Who is appointed, or dismissed: by user name, so that nobody has to be listed."""
+
+    username = forms.CharField(
+        label="User name",
+        max_length=150,
+        widget=UnfoldAdminTextInputWidget(attrs={"autocapitalize": "none", "autocomplete": "off"}),
+        help_text="Of an active account. It becomes one of staff, and sees in the admin only the systems "
+        "it looks after.",
+    )
+    dismiss = forms.CharField(required=False, widget=forms.HiddenInput())
+
+    def __init__(self, *args: Any, system: System, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.system = system
+        self.person: User | None = None
+
+    @property
+    def is_dismissal(self) -> bool:
+        """Whether the appointment ends."""
+        return bool(self.cleaned_data.get("dismiss"))
+
+    def clean(self) -> dict[str, Any]:
+        """Find the person; an administrator cannot be narrowed by mistake."""
+        given = super().clean() or {}
+        name = given.get("username", "")
+        person = User.objects.filter(username=name).first()
+        if not name:
+            return given
+        if person is None or not person.is_active:
+            self.add_error("username", f"There is no active account `{name}`.")
+        elif given.get("dismiss"):
+            self.person = person
+        elif person.is_superuser:
+            self.add_error("username", f"`{name}` is a superuser, who looks after every system already.")
+        elif person.is_staff and not is_site_manager(person):
+            self.add_error(
+                "username",
+                f"`{name}` is a member of staff with rights of another kind, which an appointment would take "
+                "away; remove the staff status first if that is meant.",
+            )
+        else:
+            self.person = person
+        return given

@@ -8,9 +8,10 @@ from django.db.models import Model
 from django.http import HttpRequest
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
-from unfold.admin import ModelAdmin
 from unfold.decorators import display
 from unfold.paginator import InfinitePaginator
+
+from federation.admin.scope import ScopedAdmin
 
 _SHOWN_CHARS = 200_000
 
@@ -46,7 +47,7 @@ def state_label(field: str = "state") -> Callable[[Model], str]:
     return drawn  # type: ignore[no-any-return]
 
 
-class ReadOnlyAdmin(ModelAdmin):  # type: ignore[misc]  # unfold has no types
+class ReadOnlyAdmin(ScopedAdmin):
     """Rows of history: staff with permission may look; nobody may add, change or delete."""
 
     actions: tuple[str, ...] | None = None
@@ -62,7 +63,7 @@ class ReadOnlyAdmin(ModelAdmin):  # type: ignore[misc]  # unfold has no types
     class Media:
         css = {"all": ("css/admin.css",)}
 
-    def has_add_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+    def has_add_permission(self, request: HttpRequest, *more: Any) -> bool:
         """Refuse."""
         return False
 

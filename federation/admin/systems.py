@@ -1,33 +1,29 @@
 """One system's page: its profile as YAML, reviewed before it is stored; probe, disable, downtime."""
 
-from time import sleep
 from typing import Any
 
 from django.contrib import admin, messages
 from django.core.exceptions import PermissionDenied
-from django.db.models import Model, QuerySet
-from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
-from django.template.response import TemplateResponse
-from django.urls import URLPattern, path, reverse
+from django.db.models import Model
+from django.http import Http404, HttpRequest, HttpResponse
+from django.urls import URLPattern, path
 from django.utils import timezone
 from django.views.decorators.http import require_GET, require_POST
-from unfold.admin import ModelAdmin
 
-from federation import collector
 from federation.admin import pages
 from federation.admin.access import actor_of
-from federation.admin.profile_forms import DisableForm, ProfileForm, WindowForm, fingerprint
+from federation.admin.profile_forms import ProfileForm, WindowForm, fingerprint
 from federation.admin.readonly import state_label
-from federation.models import SiteProfile, Snapshot, System
+from federation.admin.site_pages import SitePages, probed, why_not_probed
+from federation.models import System
 from federation.profile_edit import with_maintenance
-from federation.services import roll_back, set_enabled, store_profile
+from federation.services import roll_back, store_profile
 
-_TURNS, _TURN_S = 20, 0.25
 _START = "system: \nname: \ncentre: \narchitecture: x86_64\n\nnode_types: {}\n\npartitions:\n  \n"
 
 
 @admin.register(System)
-class SystemAdmin(ModelAdmin):  # type: ignore[misc]  # unfold has no types
+class SystemAdmin(SitePages):
     """Systems. A profile is never edited in place: every stored text is a new revision."""
 
     list_display = (
@@ -53,11 +49,6 @@ class SystemAdmin(ModelAdmin):  # type: ignore[misc]  # unfold has no types
         """Refuse: history refers to it. Disable it instead."""
         return False
 
-    def get_queryset(self, request: HttpRequest) -> QuerySet[System]:
-        """Return the systems this person may see."""
-        found: QuerySet[System] = super().get_queryset(request)
-        return found.select_related("profile__created_by", "snapshot")
-
     def get_urls(self) -> list[URLPattern]:
         """Add the pages of one system."""
         views = (
@@ -70,6 +61,7 @@ class SystemAdmin(ModelAdmin):  # type: ignore[misc]  # unfold has no types
             ("maintenance/", self.maintenance_view, "maintenance"),
             ("disable/", self.disable_view, "disable"),
             ("enable/", require_POST(self.enable_view), "enable"),
+            ("managers/", self.managers_view, "managers"),
         )
         own = [
             path(f"<int:pk>/{end}", self.admin_site.admin_view(view), name=f"federation_system_{name}")
@@ -95,7 +87,7 @@ class SystemAdmin(ModelAdmin):  # type: ignore[misc]  # unfold has no types
         extra_context: dict[str, Any] | None = None,
     ) -> HttpResponse:
         """Show a system and take a new text for its profile."""
-        return self._edit(request, self._system(request, object_id, to_change=request.method == "POST"))
+        return self._edit(request, self.system_of(request, object_id, to_change=request.method == "POST"))
 
     def _edit(self, request: HttpRequest, system: System | None) -> HttpResponse:
         if request.method != "POST":
@@ -107,6 +99,14 @@ class SystemAdmin(ModelAdmin):  # type: ignore[misc]  # unfold has no types
         if "_store" in request.POST and form.was_reviewed:
             return self._store(request, form)
         return self._review(request, system, form)
+
+    def _tried(self, request: HttpRequest, system: System, form: ProfileForm) -> pages.DryRun | None:
+        """Hold a text against the site as it is now; where the site cannot be asked, say why."""
+        snapshot = probed(system)
+        if snapshot is None or form.document is None:
+            messages.warning(request, why_not_probed(system))
+            return None
+        return pages.dry_run(self.system_of(request, system.pk), form.document, snapshot)
 
     def _review(self, request: HttpRequest, system: System | None, form: ProfileForm) -> HttpResponse:
         """Show what a valid text would change, ready to be stored."""
@@ -120,7 +120,8 @@ class SystemAdmin(ModelAdmin):  # type: ignore[misc]  # unfold has no types
             messages.warning(
                 request, "Not stored yet: this difference was not shown before. Look, then store."
             )
-        return self._editor(request, system, reviewed, lines=lines, is_reviewed=True)
+        tried = self._tried(request, system, form) if system and "_dry_run" in request.POST else None
+        return self._editor(request, system, reviewed, lines=lines, is_reviewed=True, tried=tried)
 
     def _store(self, request: HttpRequest, form: ProfileForm) -> HttpResponse:
         assert form.document is not None  # noqa: S101  # the caller asked
@@ -134,7 +135,7 @@ class SystemAdmin(ModelAdmin):  # type: ignore[misc]  # unfold has no types
         )
         self.log_change(request, profile.system, f"Profile revision {profile.revision}")
         messages.success(request, f"{profile.system.name}: revision {profile.revision} is in force.")
-        return self._to(profile.system)
+        return self.to_page_of(profile.system)
 
     def _editor(
         self,
@@ -144,6 +145,7 @@ class SystemAdmin(ModelAdmin):  # type: ignore[misc]  # unfold has no types
         *,
         lines: Any = (),
         is_reviewed: bool = False,
+        tried: pages.DryRun | None = None,
     ) -> HttpResponse:
         may_change = self.has_change_permission(request, system) if system else True
         context = {
@@ -151,23 +153,24 @@ class SystemAdmin(ModelAdmin):  # type: ignore[misc]  # unfold has no types
             "faults": form.faults if form.is_bound else (),
             "lines": lines,
             "is_reviewed": is_reviewed,
+            "tried": tried,
             "may_change": may_change,
             "next_revision": (len(pages.history(system)) if system else 0) + 1,
             "windows": [w for w in pages.windows(system, now=timezone.now()) if not w[2]] if system else (),
         }
-        return self._page(request, "page", system, context)
+        return self.draw(request, "page", system, context)
 
     # --- revisions ---------------------------------------------------------------------------------
 
     def revisions_view(self, request: HttpRequest, pk: int) -> HttpResponse:
         """List every revision."""
-        system = self._system(request, pk)
-        return self._page(request, "history", system, {"revisions": pages.history(system)})
+        system = self.system_of(request, pk)
+        return self.draw(request, "history", system, {"revisions": pages.history(system)})
 
     def revision_view(self, request: HttpRequest, pk: int, number: int) -> HttpResponse:
         """Show one revision, against the one before it and against the one in force."""
-        system = self._system(request, pk)
-        row = self._revision(system, number)
+        system = self.system_of(request, pk)
+        row = self.revision_of(system, number)
         before = system.revisions.filter(revision__lt=number).order_by("-revision").first()
         context = {
             "revision": row,
@@ -175,52 +178,34 @@ class SystemAdmin(ModelAdmin):  # type: ignore[misc]  # unfold has no types
             "against_force": pages.between(row, system.profile) if system.profile else (),
             "in_force": row.pk == system.profile_id,
         }
-        return self._page(request, "revision", system, context)
+        return self.draw(request, "revision", system, context)
 
     def roll_back_view(self, request: HttpRequest, pk: int, number: int) -> HttpResponse:
         """Ask, showing what would change; then put the revision in force."""
-        system = self._system(request, pk, to_change=True)
-        row = self._revision(system, number)
+        system = self.system_of(request, pk, to_change=True)
+        row = self.revision_of(system, number)
         if request.method == "POST":
             roll_back(system, number, now=timezone.now(), actor=actor_of(request))
             self.log_change(request, system, f"Rolled back to profile revision {number}")
             messages.success(request, f"{system.name}: revision {number} is in force again.")
-            return self._to(system)
+            return self.to_page_of(system)
         context = {"revision": row, "lines": pages.between(system.profile, row)}
-        return self._page(request, "roll_back", system, context)
+        return self.draw(request, "roll_back", system, context)
 
     def export_view(self, request: HttpRequest, pk: int) -> HttpResponse:
         """Give the YAML in force as a file."""
-        system = self._system(request, pk)
+        system = self.system_of(request, pk)
         if system.profile is None:
             raise Http404
         response = HttpResponse(system.profile.text, content_type="application/yaml; charset=utf-8")
         response["Content-Disposition"] = f'attachment; filename="{system.slug}.yaml"'
         return response
 
-    # --- the site itself ---------------------------------------------------------------------------
-
-    def probe_view(self, request: HttpRequest, pk: int) -> HttpResponse:
-        """Ask the site now, within the profile's own deadline, and show what came back."""
-        system = self._system(request, pk, to_change=True)
-        snapshot = _probed(system)
-        if snapshot is None:
-            busy = f"{system.name} is being probed at this moment; try again in a few seconds."
-            messages.warning(request, _cannot_be_probed(system) or busy)
-            return self._to(system)
-        return HttpResponseRedirect(reverse("admin:federation_system_probed", args=(pk, snapshot.handle)))
-
-    def probed_view(self, request: HttpRequest, pk: int, handle: str) -> HttpResponse:
-        """Show one probe beside the profile in force."""
-        system = self._system(request, pk)
-        snapshot = system.snapshots.filter(handle=handle).first()
-        if snapshot is None:
-            raise Http404
-        return self._page(request, "probe", system, {"probe": pages.probe_shown(system, snapshot)})
+    # --- downtime ----------------------------------------------------------------------------------
 
     def maintenance_view(self, request: HttpRequest, pk: int) -> HttpResponse:
         """List announced downtime; adding or removing one leads to the review of the changed profile."""
-        system = self._system(request, pk, to_change=request.method == "POST")
+        system = self.system_of(request, pk, to_change=request.method == "POST")
         profile = pages.profile_of(system)
         if profile is None or system.profile is None:
             raise Http404
@@ -243,7 +228,7 @@ class SystemAdmin(ModelAdmin):  # type: ignore[misc]  # unfold has no types
             "windows": pages.windows(system, now=timezone.now()),
             "may_change": self.has_change_permission(request, system),
         }
-        return self._page(request, "maintenance", system, context)
+        return self.draw(request, "maintenance", system, context)
 
     def _review_windows(self, request: HttpRequest, system: System, kept: Any, note: str) -> HttpResponse:
         assert system.profile is not None  # noqa: S101  # the caller asked
@@ -253,81 +238,7 @@ class SystemAdmin(ModelAdmin):  # type: ignore[misc]  # unfold has no types
             return self._editor(request, system, form)
         return self._review(request, system, form)
 
-    def disable_view(self, request: HttpRequest, pk: int) -> HttpResponse:
-        """Ask why; then keep new work away."""
-        system = self._system(request, pk, to_change=True)
-        form = DisableForm(request.POST or None)
-        if request.method == "POST" and form.is_valid():
-            reason = form.cleaned_data["reason"]
-            set_enabled(system, enabled=False, reason=reason, now=timezone.now(), actor=actor_of(request))
-            self.log_change(request, system, f"Disabled: {reason}")
-            messages.success(request, f"{system.name} takes no new work.")
-            return self._to(system)
-        return self._page(request, "disable", system, {"form": form})
-
-    def enable_view(self, request: HttpRequest, pk: int) -> HttpResponse:
-        """Take new work again, and have the site probed."""
-        system = self._system(request, pk, to_change=True)
-        set_enabled(system, enabled=True, reason="", now=timezone.now(), actor=actor_of(request))
-        self.log_change(request, system, "Enabled")
-        messages.success(request, f"{system.name} takes work again, after the next good probe.")
-        return self._to(system)
-
-    # --- shared ------------------------------------------------------------------------------------
-
-    def _system(self, request: HttpRequest, pk: int | str, *, to_change: bool = False) -> System:
-        """Return the system this person may see, and change where that is asked."""
-        system = self.get_queryset(request).filter(pk=pk).first() if str(pk).isdecimal() else None
-        if system is None:
-            raise Http404
-        may = self.has_change_permission if to_change else self.has_view_permission
-        if not may(request, system):
-            raise PermissionDenied
-        return system
-
-    @staticmethod
-    def _revision(system: System, number: int) -> SiteProfile:
-        row = system.revisions.select_related("created_by").filter(revision=number).first()
-        if row is None:
-            raise Http404
-        return row
-
-    @staticmethod
-    def _to(system: System) -> HttpResponseRedirect:
-        return HttpResponseRedirect(reverse("admin:federation_system_change", args=(system.pk,)))
-
-    def _page(
-        self, request: HttpRequest, template: str, system: System | None, context: dict[str, Any]
-    ) -> HttpResponse:
-        shared = {
-            **self.admin_site.each_context(request),
-            "opts": self.opts,
-            "system": system,
-            "original": system,
-            "title": system.name if system else "Add a system",
-        }
-        return TemplateResponse(request, f"admin/federation/system/{template}.html", {**shared, **context})
-
 
 def _filled(system: System | None, text: str) -> dict[str, Any]:
     revision = system.profile.revision if system and system.profile else None
     return {"text": text, "base": revision}
-
-
-def _probed(system: System) -> Snapshot | None:
-    """Probe in full; where a worker is at it just now, wait for it a little and take the next turn."""
-    for _ in range(_TURNS):
-        snapshot = collector.refresh(system.pk, now=timezone.now(), force_full=True)
-        if snapshot is not None or _cannot_be_probed(system):
-            return snapshot
-        sleep(_TURN_S)
-    return None
-
-
-def _cannot_be_probed(system: System) -> str:
-    """Return why a probe would not even be tried; empty when it would."""
-    if not system.is_enabled:
-        return f"{system.name} is disabled; enable it first."
-    if not system.connections.filter(state="active").exists():
-        return f"Nobody has a working connection to {system.name}; add one under Connections."
-    return ""
