@@ -50,6 +50,8 @@ class System(models.Model):
     last_full_probe_at = models.DateTimeField(null=True, blank=True)
     last_success_at = models.DateTimeField(null=True, blank=True)
     next_probe_at = models.DateTimeField(null=True, blank=True, db_index=True)
+    circuit = models.JSONField(default=dict, blank=True)
+    """Its circuit breaker (federation.circuit.Circuit); empty: closed, nothing went wrong."""
     profile = models.ForeignKey(
         "SiteProfile", null=True, blank=True, on_delete=models.PROTECT, related_name="+"
     )

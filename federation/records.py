@@ -2,6 +2,7 @@
 
 from fnmatch import fnmatchcase
 
+from federation.circuit import sentence
 from federation.merge import HOLDING, PreparedPartition, PreparedSystem
 from federation.profile import ProfileDocument
 from federation.types import Access, Health, ResourceRecord, Standing, UserLimits
@@ -84,6 +85,7 @@ def _record(
         speed=declared.speed,
         preparation_s=profile.preparation_s,
         transfer_rate_mib_s=profile.transfer_rate_mib_s,
+        circuit_open=None if standing.admits else sentence(standing.circuit),
         whole_node_memory=profile.scheduler.memory_spelling == "none",
         default_memory_per_cpu_mib=live.def_mem_per_cpu_mib if live else None,
     )

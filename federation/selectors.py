@@ -10,6 +10,8 @@ from django.db import connection
 from django.db.models import QuerySet
 
 from federation import health
+from federation.circuit import admits, sentence
+from federation.circuits import circuit_of
 from federation.merge import PreparedSystem, prepare
 from federation.models import Allocation, Charge, Connection, SiteProfile, Snapshot, System
 from federation.profile import ProfileDocument
@@ -73,11 +75,16 @@ def standing(system: System, *, now: datetime) -> Standing:
     assert system.profile_id is not None  # noqa: S101  # `systems` filters
     word = Health(system.health) if system.is_enabled else Health.DISABLED
     max_age_s = profile_of(system.profile_id).probe.max_age_s
+    found = circuit_of(system)
+    as_read = health.as_read(word, taken, max_age_s=max_age_s, now=now)
+    reason = system.health_reason if system.is_enabled else system.disabled_reason
     return Standing(
-        health=health.as_read(word, taken, max_age_s=max_age_s, now=now),
-        reason=system.health_reason if system.is_enabled else system.disabled_reason,
+        health=Health.DEGRADED if as_read is Health.ONLINE and sentence(found) else as_read,
+        reason=". ".join(part.rstrip(".") for part in (reason, sentence(found)) if part),
         snapshot_id=system.snapshot.handle if system.snapshot else None,
         observed_at=taken,
+        circuit=found,
+        admits=admits(found, now=now),
     )
 
 

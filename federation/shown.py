@@ -9,6 +9,7 @@ from typing import Any
 
 from pydantic import Field
 
+from federation.circuit import Circuit
 from federation.merge import PreparedSystem
 from federation.types import ChargeRule, Health, NodeView, ResourceRecord, Standing, UserLimits
 from providers.types import Frozen
@@ -63,6 +64,7 @@ class SystemShown(Frozen):
     age_s: int | None = Field(description="Age of the figures.")
     snapshot: str | None
     is_connected: bool = Field(description="You hold a working connection.")
+    circuit: Circuit = Field(description="Its circuit breaker: open = no new work is sent there for now.")
     partitions: list[str]
     figures: Figures
     queue: Queue
@@ -167,6 +169,7 @@ def show_system(
         age_s=_age(standing.observed_at, now),
         snapshot=standing.snapshot_id,
         is_connected=is_connected,
+        circuit=standing.circuit,
         partitions=[partition.name for partition in prepared.partitions],
         figures=figures(node for partition in prepared.partitions for node in partition.nodes),
         queue=Queue(
@@ -225,6 +228,7 @@ def _keeping_away(record: ResourceRecord) -> list[str]:
         (not record.is_connected, "you hold no working connection to the system"),
         (record.access_denied is not None, record.access_denied or ""),
         (record.blocked is not None, record.blocked or ""),
+        (record.circuit_open is not None, record.circuit_open or ""),
         (record.partition_state != "up", f"the partition is {record.partition_state}"),
     )
     return [why for holds, why in claims if holds]

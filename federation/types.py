@@ -13,6 +13,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from federation.circuit import CLOSED, Circuit
 from providers.types import Association, Frozen, Qos
 
 
@@ -209,6 +210,8 @@ class ResourceRecord:
     transfer_rate_mib_s: Decimal | None = None
     held_uris: frozenset[str] = frozenset()
     """Inputs already present here."""
+    circuit_open: str | None = None
+    """Why no new work may be sent to the system although it can be seen; None = it may."""
     whole_node_memory: bool = False
     default_memory_per_cpu_mib: int | None = None
 
@@ -249,3 +252,6 @@ class Standing:
     reason: str = ""
     snapshot_id: str | None = None
     observed_at: datetime | None = None
+    circuit: Circuit = CLOSED
+    admits: bool = True
+    """The circuit lets new work through."""

@@ -13,6 +13,20 @@ _ELSEWHERE = frozenset({Cause.DISPATCH_REJECTED, Cause.LAUNCH_FAILED, Cause.NODE
 """Causes that lie with the place: the next attempt prefers another one."""
 
 
+_PLACES_FAULT = frozenset({Cause.LAUNCH_FAILED, Cause.NODE_FAILURE, Cause.LOST})
+_OWN_DOING = frozenset({Cause.EXIT_CODE, Cause.TIMEOUT, Cause.OUT_OF_MEMORY})
+
+
+def speaks_for_the_site(state: AttemptState, cause: Cause | None) -> bool | None:
+    """Return whether an ended attempt shows that its site starts work and keeps it alive.
+
+    False: the site failed it. None: it says nothing (cancelled, refused, preempted for others' sake).
+    """
+    if state is AttemptState.SUCCEEDED or cause in _OWN_DOING:
+        return True
+    return False if cause in _PLACES_FAULT else None
+
+
 class Act(StrEnum):
     """What becomes of the task."""
 

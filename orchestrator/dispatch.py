@@ -13,6 +13,8 @@ from django.conf import settings
 from django.db import transaction
 from django.db.models import QuerySet
 
+from federation import circuits
+from federation.circuit import Proof
 from federation.ledger import record
 from federation.links import open_link
 from federation.selectors import prepared, profile_of
@@ -23,7 +25,7 @@ from orchestrator.milestone_kit import Kit
 from orchestrator.models import Attempt
 from orchestrator.services.attempts import accept_submission, reject_submission
 from orchestrator.services.moves import attempt_event, move_attempt
-from providers.errors import FacetError, IllegalMove, InvalidInput
+from providers.errors import FacetError, IllegalMove, InvalidInput, SiteError
 from providers.registry import dialect
 from providers.types import Batch, BatchReply, JobRequest, SubmitResult
 
@@ -56,7 +58,9 @@ def dispatch_together(attempts: Sequence[Attempt], *, now: datetime) -> list[Att
     taken = [taken for attempt in attempts if (taken := _take(attempt, now=now)) is not None]
     for_site = [each for each in taken if each.job is not None]
     if for_site:
-        for each, result in _ask(for_site):
+        answers = _ask(for_site)
+        _tell_circuit(answers, now=now)
+        for each, result in answers:
             _apply(each.attempt, result, now=now)
     return [each.attempt for each in taken]
 
@@ -119,10 +123,33 @@ def _ask(taken: Sequence[Taken]) -> list[tuple[Taken, SubmitResult]]:
         refusal = SubmitResult(outcome="rejected", said=str(error)[:500], explained=str(error))
         return [(taken[0], refusal)]
     except FacetError as error:
-        lost = SubmitResult(outcome="doubtful", said=str(error)[:500], explained=str(error))
+        lost = SubmitResult(
+            outcome="doubtful",
+            said=str(error)[:500],
+            explained=str(error),
+            blames_site=isinstance(error, SiteError),
+        )
         return [(each, lost) for each in taken]
     speaks = dialect(first.system.dialect)
     return [(each, speaks.read_submit(_part(reply, number))) for number, each in enumerate(taken)]
+
+
+def _tell_circuit(answers: Sequence[tuple[Taken, SubmitResult]], *, now: datetime) -> None:
+    """Let one request count for the system where it took a job, against it where it took none."""
+    attempt = answers[0][0].attempt
+    accepted = [each.attempt for each, result in answers if result.outcome == "accepted"]
+    doubts = [
+        (each.attempt, result)
+        for each, result in answers
+        if result.outcome == "doubtful" and result.blames_site
+    ]
+    with transaction.atomic():
+        for each in accepted:
+            circuits.note_success(attempt.system, each.handle, Proof.DISPATCH, now=now)
+        if doubts and not accepted:
+            for each, result in doubts:
+                reason = f"{each.handle} could not be handed over: {result.explained}"
+                circuits.note_failure(attempt.system_id, each.handle, Proof.DISPATCH, reason, now=now)
 
 
 def _part(reply: BatchReply, number: int) -> BatchReply:

@@ -410,6 +410,8 @@ class SubmitResult(Frozen):
     """The same in a sentence a person can act on."""
     retryable: bool = False
     """A refusal that may pass later (submit limit reached, controller busy)."""
+    blames_site: bool = True
+    """Of a doubt: it lies with the site; False where our own access or rate is the reason."""
 
 
 class Observation(Frozen):

@@ -91,6 +91,10 @@ def endpoint_health(asked: Asked) -> list[Rejection]:
             f"{record.system} was last seen {age_s} s ago, the limit is {record.max_age_s} s; probe it now."
         )
         return [rejection("endpoint_stale", required=record.max_age_s, observed=age_s, remedy=remedy)]
+    if record.circuit_open is not None:
+        remedy = f"Wait until {record.system} has passed its trial, or let the task go elsewhere."
+        observed = f"circuit open: {record.circuit_open}"
+        return [rejection("endpoint_offline", required="circuit closed", observed=observed, remedy=remedy)]
     return []
 
 

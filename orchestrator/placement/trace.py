@@ -98,6 +98,8 @@ def record_digest(record: ResourceRecord, live_digest: str) -> str:
     """Return the digest of a record, its nodes and queue standing for themselves by their own digest."""
     values = {name: getattr(record, name) for name in _names_of(ResourceRecord)}
     del values["nodes"], values["queue"]
+    if values["circuit_open"] is None:
+        del values["circuit_open"]  # a closed circuit is no input
     return sha256(_dumped({**values, "live": live_digest})).hexdigest()
 
 

@@ -7,9 +7,10 @@ from typing import Any
 
 from django.db import transaction
 
-from federation import charges
+from federation import charges, circuits
+from federation.circuit import Proof
 from federation.ledger import Happening, record
-from orchestrator.adaptation import Act, Adaptation, Ended, adapt
+from orchestrator.adaptation import Act, Adaptation, Ended, adapt, speaks_for_the_site
 from orchestrator.continuation import next_actions
 from orchestrator.doorbell import ring
 from orchestrator.leavings import Leavings
@@ -72,6 +73,7 @@ def reject_submission(attempt: Attempt, result: SubmitResult, *, cause: Cause, n
     event = attempt_event(attempt, "attempt.moved", summary, data={"said": result.said[:500], "cause": cause})
     record([event], now=now)
     charges.release(attempt=attempt.handle, now=now)
+    circuits.note_nothing(attempt.system, attempt.handle, now=now)
     conclude(attempt, now=now, is_retryable=result.retryable)
 
 
@@ -97,7 +99,23 @@ def apply_fold(
     record([_move_event(attempt, was, fold), *_task_follows(attempt, now=now)], now=now)
     if is_terminal(ATTEMPT_MOVES, fold.target):
         _settle(attempt, now=now)
+        _tell_circuit(attempt, now=now)
         conclude(attempt, now=now, left=left)
+
+
+def _tell_circuit(attempt: Attempt, *, now: datetime) -> None:
+    """Let an end count for or against the system it was at."""
+    cause = Cause(attempt.cause) if attempt.cause else None
+    verdict = speaks_for_the_site(AttemptState(attempt.state), cause)
+    if verdict is None:
+        circuits.note_nothing(attempt.system, attempt.handle, now=now)
+    elif verdict:
+        circuits.note_success(attempt.system, attempt.handle, Proof.WORK, now=now)
+    else:
+        reason = f"{attempt.handle} ended there: {cause}" + (
+            f" ({attempt.reason_explained})" if attempt.reason_explained else ""
+        )
+        circuits.note_failure(attempt.system_id, attempt.handle, Proof.WORK, reason, now=now)
 
 
 def _is_found_again(attempt: Attempt, fold: Fold) -> bool:

@@ -4,7 +4,7 @@ from datetime import datetime
 
 from django.db import transaction
 
-from federation import charges
+from federation import charges, circuits
 from orchestrator.doorbell import ring
 from orchestrator.lifecycle import AttemptState, Cause
 from orchestrator.models import Attempt, Task
@@ -25,6 +25,7 @@ def end_unsent(attempt: Attempt, *, now: datetime, target: AttemptState = Attemp
     cause = Cause.CANCELLED_BY_USER if target is AttemptState.CANCELLED else None
     move_attempt(attempt, target, now=now, cause=cause, cancel_requested_at=now)
     charges.release(attempt=attempt.handle, now=now)
+    circuits.note_nothing(attempt.system, attempt.handle, now=now)
     return True
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from django.contrib.auth.models import AbstractBaseUser
 from pydantic import ValidationError
 
-from federation import charges
+from federation import charges, circuits
 from federation.handles import new_handle
 from federation.ledger import Happening
 from federation.models import Connection, System
@@ -143,12 +143,11 @@ def keep(value: DecisionValue, *, user_id: int, task: Task | None, purpose: str,
     )
 
 
-def plan_attempt(task: Task, decision: Decision, chosen: Selected, *, now: datetime) -> Attempt:
+def plan_attempt(task: Task, decision: Decision, chosen: Selected, *, handle: str, now: datetime) -> Attempt:
     """Create the next attempt for a decision and hold its charge."""
     system = System.objects.get(slug=chosen.system)
     connection = Connection.objects.get(user_id=task.user_id, system=system)
     number = task.attempts.count() + 1
-    handle = new_handle("att", now)
     attempt = Attempt.objects.create(
         handle=handle,
         task=task,
@@ -196,15 +195,16 @@ def place_task(
     `notes` join the decision's warnings: what was done for it before.
     """
     envelope = _envelope_now(task)
-    value = _decide_for(task, envelope, now=now)
-    if notes:
-        value = value.model_copy(update={"warnings": (*value.warnings, *notes)})
+    handle = new_handle("att", now)
+    value, trial = _decide_and_enter(task, envelope, handle, now=now)
+    if notes or trial:
+        value = value.model_copy(update={"warnings": (*value.warnings, *notes, *trial)})
     decision = keep(value, user_id=task.user_id, task=task, purpose=purpose, now=now)
     if value.selected is None:
         return _unschedulable(task, decision, value, now=now, actor=actor)
     if TaskState(task.state) is not TaskState.PLACING:
         move_task(task, TaskState.PLACING, now=now)
-    attempt = plan_attempt(task, decision, value.selected, now=now)
+    attempt = plan_attempt(task, decision, value.selected, handle=handle, now=now)
     Task.objects.filter(pk=task.pk).update(attempt=attempt, due_at=None, not_before=None)
     task.attempt, task.due_at, task.not_before = attempt, None, None
     summary = _placed_summary(task, value.selected)
@@ -223,6 +223,30 @@ def place_task(
         },
     )
     return Placed(decision, attempt, (event,))
+
+
+_DECISIONS_AT_MOST = 4
+
+
+def _decide_and_enter(
+    task: Task, envelope: EnvelopeValue, handle: str, *, now: datetime
+) -> tuple[DecisionValue, tuple[str, ...]]:
+    """Return the decision, and a note where the attempt is a system's trial.
+
+    Where another task took the trial's place meanwhile, it is decided again without that system.
+    """
+    value = _decide_for(task, envelope, now=now)
+    for _again in range(_DECISIONS_AT_MOST):
+        if value.selected is None:
+            return value, ()
+        slug = value.selected.system
+        admission = circuits.take_place(slug, handle, now=now)
+        if admission is circuits.Admission.TRIAL:
+            return value, (f"This attempt is a trial: new work for {slug} was stopped after failures there.",)
+        if admission is circuits.Admission.FREE:
+            return value, ()
+        value = _decide_for(task, envelope, now=now)
+    return value, ()
 
 
 def _decide_for(task: Task, envelope: EnvelopeValue, *, now: datetime) -> DecisionValue:
