@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('federation', '0002_event_hash'),
+        ('federation', '0003_site_managers'),
     ]
 
     operations = [
