@@ -21,12 +21,13 @@ from mcp.server.lowlevel import Server
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.server.transport_security import TransportSecuritySettings
 from mcp.shared.exceptions import MCPError
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from portal.api.authentication import bearer
 from portal.api.parsing import MAX_BODY_BYTES
 from portal.api.problems import Problem, problem_of, translated
-from portal.mcp import calls
-from portal.mcp.schemas import hints, input_schema, output_schema
+from portal.mcp import calls, tasks
+from portal.mcp.schemas import DRY_RUN, hints, input_schema, output_schema
 from portal.mcp.short import told_problem
 from portal.skills.registry import Caller, Skill
 from portal.tokens import Unauthenticated, caller_of
@@ -47,7 +48,7 @@ Message = dict[str, Any]
 Receive = Callable[[], Awaitable[Any]]
 Send = Callable[[Any], Awaitable[None]]
 T = TypeVar("T")
-Context = Any  # the SDK's request context; nothing of it but the protocol version is used
+Context = Any  # the SDK's request context; only the revision and what the client declared are used
 
 _CALLER: ContextVar[Caller] = ContextVar("mcp_caller")
 _POOL = ThreadPoolExecutor(_THREADS, thread_name_prefix="mcp")
@@ -81,8 +82,15 @@ async def _list_tools(
     return types.ListToolsResult(tools=[_tool(one) for one in calls.described()])
 
 
-async def _call_tool(context: Context, params: types.CallToolRequestParams) -> types.CallToolResult:
-    told = await _borrow(partial(calls.call, _CALLER.get(), params.name, params.arguments or {}))
+async def _call_tool(context: Context, params: types.CallToolRequestParams) -> types.CallToolResult | Message:
+    caller, given = _CALLER.get(), params.arguments or {}
+    told = await _borrow(partial(calls.call, caller, params.name, given))
+    if _declares_tasks(context) and tasks.becomes_task(params.name, told, dry_run=bool(given.get(DRY_RUN))):
+        return await _borrow(partial(tasks.created, caller, told))
+    return _result(context, told)
+
+
+def _result(context: Context, told: calls.Told) -> types.CallToolResult:
     text = told.text
     if context.protocol_version < _STRUCTURED_SINCE:
         text = json.dumps(told.value, ensure_ascii=False)  # that revision shows text only
@@ -91,6 +99,37 @@ async def _call_tool(context: Context, params: types.CallToolRequestParams) -> t
         structured_content=told.value,
         is_error=told.is_error,
     )
+
+
+def _declares_tasks(context: Context) -> bool:
+    """Return whether this client, in this revision, takes a task in place of an answer."""
+    declared = context.session.client_capabilities
+    extensions = declared.extensions if declared else None
+    return context.protocol_version in MODERN_PROTOCOL_VERSIONS and tasks.EXTENSION in (extensions or {})
+
+
+def _require_tasks(context: Context) -> None:
+    if not _declares_tasks(context):
+        wanted = types.ClientCapabilities(extensions={tasks.EXTENSION: {}})
+        data = types.MissingRequiredClientCapabilityErrorData(required_capabilities=wanted)
+        raise MCPError(
+            types.MISSING_REQUIRED_CLIENT_CAPABILITY,
+            f"The client did not declare {tasks.EXTENSION}.",
+            data.model_dump(by_alias=True, mode="json", exclude_none=True),
+        )
+
+
+async def _get_task(context: Context, params: types.GetTaskRequestParams) -> Message:
+    _require_tasks(context)
+    return await _asked(partial(tasks.got, _CALLER.get(), params.task_id))
+
+
+async def _cancel_task(context: Context, params: types.CancelTaskRequestParams) -> Message:
+    _require_tasks(context)
+    told = await _borrow(partial(tasks.cancelled, _CALLER.get(), params.task_id))
+    if told.is_error:
+        raise MCPError(types.INVALID_PARAMS, told.text, told.value)
+    return {}
 
 
 async def _list_resources(
@@ -140,18 +179,22 @@ async def _asked(work: Callable[[], T]) -> T:
 
 
 def _server() -> Server[Any]:
-    return Server(
+    server: Server[Any] = Server(
         "facet",
         version="1",
         title="Facet",
         instructions=INSTRUCTIONS,
         website_url=settings.PUBLIC_URL,
         on_list_tools=_list_tools,
-        on_call_tool=_call_tool,
         on_list_resources=_list_resources,
         on_list_resource_templates=_list_templates,
         on_read_resource=_read_resource,
     )
+    server.add_request_handler("tools/call", types.CallToolRequestParams, _call_tool)
+    server.extensions[tasks.EXTENSION] = {}
+    server.add_request_handler("tasks/get", types.GetTaskRequestParams, _get_task)
+    server.add_request_handler("tasks/cancel", types.CancelTaskRequestParams, _cancel_task)
+    return server
 
 
 def _security() -> TransportSecuritySettings:

@@ -48,26 +48,28 @@ class Agent:
     def __init__(self, port: int) -> None:
         self.url = f"http://127.0.0.1:{port}/mcp"
 
-    def do(self, token: str, work: Work[T], *, mode: str = "auto") -> T:
-        """Connect, do some work, leave."""
+    def do(self, token: str, work: Work[T], *, mode: str = "auto", **options: Any) -> T:
+        """Connect, do some work, leave; options are the SDK client's own."""
 
         async def run() -> T:
             headers = {"Authorization": f"Bearer {token}"}
             async with httpx2.AsyncClient(headers=headers, timeout=60) as http:
                 transport = streamable_http_client(self.url, http_client=http)
-                async with Client(transport, mode=mode) as client:
+                async with Client(transport, mode=mode, **options) as client:
                     return await work(client)
 
         return asyncio.run(asyncio.wait_for(run(), 90))
 
-    def call(self, token: str, name: str, arguments: dict[str, Any], *, mode: str = "auto") -> Any:
+    def call(
+        self, token: str, name: str, arguments: dict[str, Any], *, mode: str = "auto", **options: Any
+    ) -> Any:
         """Call one tool."""
-        return self.do(token, lambda client: client.call_tool(name, arguments), mode=mode)
+        return self.do(token, lambda client: client.call_tool(name, arguments), mode=mode, **options)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def port(django_db_setup: None) -> Iterator[int]:
-    """One server for all tests of a module: starting one takes longer than any of them."""
+    """One server for all tests of MCP: starting one takes longer than any of them."""
     with serving() as server:
         yield server.port
 

@@ -66,19 +66,43 @@ def test_what_a_model_must_read_of_all_tools_stays_bounded(agent: Agent, api: Ap
     assert {"gpus", "memory_mib", "walltime_s", "accelerator"} <= envelope["properties"].keys()
 
 
-def test_the_revision_is_negotiated(agent: Agent, api: Api) -> None:
+PRESENT = "2026-07-28"
+BEFORE = ("2025-11-25", "2025-06-18")
+
+
+@pytest.fixture
+def speaking(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], str]:
+    """Let the SDK's client offer a revision, and return the mode it connects with."""
+
+    def speak(revision: str) -> str:
+        if revision == PRESENT:
+            return "auto"
+        monkeypatch.setattr("mcp.client.session.LATEST_HANDSHAKE_VERSION", revision)
+        return "legacy"
+
+    return speak
+
+
+@pytest.mark.parametrize("offered", ["2026-07-28", "2025-11-25", "2025-06-18", "2031-01-01"])
+def test_the_revision_is_negotiated(
+    agent: Agent, api: Api, speaking: Callable[[str], str], offered: str
+) -> None:
     async def version(client: Client) -> str | None:
         return client.protocol_version
 
-    assert agent.do(api.token, version) == "2026-07-28"
-    assert agent.do(api.token, version, mode="legacy") == "2025-11-25"
+    agreed = agent.do(api.token, version, mode=speaking(offered))
+
+    assert agreed == (offered if offered in (PRESENT, *BEFORE) else BEFORE[0])
 
 
-@pytest.mark.parametrize("mode", ["auto", "legacy"])
+@pytest.mark.parametrize("revision", [PRESENT, *BEFORE])
 def test_a_task_is_submitted_watched_read_and_cancelled(
-    agent: Agent, api: Api, delta: System, mode: str
+    agent: Agent, api: Api, delta: System, speaking: Callable[[str], str], revision: str
 ) -> None:
+    mode = speaking(revision)
+
     async def live(client: Client) -> Any:
+        assert client.protocol_version == revision
         seen = await client.call_tool("inspect_federation", {})
         submitted = await client.call_tool("submit_task", {**WORK, "wait_s": 0})
         handle = submitted.structured_content["id"]
