@@ -124,15 +124,34 @@ class Client:
         said = {name: value for name, value in (query or {}).items() if value is not None}
         if said:
             url += "?" + urllib.parse.urlencode(said, doseq=True)
-        request = urllib.request.Request(url, data=content, method=method)
-        agent = {"User-Agent": f"facet-cli/{version()}", "Authorization": f"Bearer {self.account.token}"}
-        for name, value in {**agent, **(headers or {})}.items():
-            request.add_unredirected_header(name, value)
         try:
-            return self._opener.open(request, timeout=timeout_s or self.timeout_s)
+            return self._sent(method, url, content, headers or {}, timeout_s)
         except urllib.error.HTTPError as error:
             with error:
                 raise _problem(error, self.account.url) from None
+
+    def call(self, path: str, content: bytes, *, headers: dict[str, str], timeout_s: float) -> Any:
+        """POST to a path of the server and return the open response, whatever its status.
+
+        Raises:
+            Unreachable: no connection, or no answer.
+        """
+        try:
+            return self._sent("POST", self.account.url + path, content, headers, timeout_s)
+        except urllib.error.HTTPError as error:
+            return error
+
+    def _sent(
+        self, method: str, url: str, content: bytes | None, headers: dict[str, str], timeout_s: float | None
+    ) -> Any:
+        request = urllib.request.Request(url, data=content, method=method)
+        agent = {"User-Agent": f"facet-cli/{version()}", "Authorization": f"Bearer {self.account.token}"}
+        for name, value in {**agent, **headers}.items():
+            request.add_unredirected_header(name, value)
+        try:
+            return self._opener.open(request, timeout=timeout_s or self.timeout_s)
+        except urllib.error.HTTPError:
+            raise
         except (OSError, http.client.HTTPException) as error:
             reason = getattr(error, "reason", None) or error
             raise Unreachable(f"{self.account.url} cannot be reached: {reason}") from None

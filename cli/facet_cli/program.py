@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
-from facet_cli.commands import account, bridge, bundle, tasks, waiting, work
+from facet_cli.commands import account, bridge, bundle, mcp, tasks, waiting, work
 from facet_cli.commands.context import Context
 from facet_cli.errors import CliError
 from facet_cli.exits import Exit, told
@@ -163,6 +163,7 @@ def _event_commands(command: Adding) -> None:
     one.add_argument("-f", "--follow", action="store_true", help="go on for ever")
     one.add_argument("--timeout", type=float, metavar="S", help="with -f: end after that long (exit 11)")
     one.add_argument("--poll", action="store_true", help="long polls instead of the stream")
+    command("mcp", mcp.mcp)
     one = command("bridge", bridge.bridge)
     words = ("run", "once", "status", "dead-letters", "replay", "watch", "hold")
     one.add_argument("what", choices=words, help="run: go on for ever; once: tell what there is and end")
