@@ -127,7 +127,7 @@ class Carrier:
 
 
 def _revision_of(message: Json) -> str:
-    """Return the revision that a message names for itself; before 2026-07-28 one is agreed on at the start."""
+    """Return the revision that a message names for itself; earlier ones are agreed on once."""
     params = message.get("params")
     meta = params.get("_meta") if isinstance(params, dict) else None
     return str(meta.get(_REVISION) or "") if isinstance(meta, dict) else ""
