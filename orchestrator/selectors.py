@@ -75,6 +75,12 @@ def groups(user: AbstractBaseUser) -> QuerySet[Group]:
     return Group.objects.filter(user_id=user.pk).prefetch_related(children).order_by("-id")
 
 
+def children(group: Group) -> list[Task]:
+    """Return a group's tasks in the order they were given; rows of `groups()` need no query."""
+    rows = group.tasks.select_related("attempt__system").order_by("pk")
+    return list(getattr(group, "prefetched_tasks", rows))
+
+
 def transfers(user: AbstractBaseUser) -> QuerySet[Transfer]:
     """Return this user's transfers, newest first."""
     return Transfer.objects.filter(user_id=user.pk).select_related("task").order_by("-id")
@@ -303,8 +309,7 @@ def _brief(candidate: dict[str, Any]) -> dict[str, Any]:
 
 def show_group(group: Group, *, with_children: bool = True) -> GroupShown:
     """Return a group as the outside sees it; rows of `groups()` need no query but the children's."""
-    rows = getattr(group, "prefetched_tasks", None)
-    tasks = list(group.tasks.select_related("attempt__system").order_by("pk")) if rows is None else rows
+    tasks = children(group)
     return GroupShown(
         id=group.handle,
         name=group.name,

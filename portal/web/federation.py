@@ -10,7 +10,7 @@ from portal.web.presenters.one_system import system_page
 from portal.web.presenters.records import federation_page
 from portal.web.rendering import page
 from portal.web.seen import queue_of, seen
-from portal.web.tasks import ACTIVE
+from portal.web.task_list import ACTIVE
 from portal.web.waits import expected_waits
 
 

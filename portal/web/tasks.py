@@ -1,11 +1,8 @@
-"""The list of tasks, one task, and what may be done to it. Each view reads selectors or calls one verb."""
+"""One task, and what may be done to it. Each view reads selectors or calls one verb."""
 
 from datetime import datetime
-from typing import TYPE_CHECKING
-from urllib.parse import urlencode
 
 from django.contrib import messages
-from django.db.models import Q
 from django.http import HttpResponse
 from django.shortcuts import redirect
 from django.utils import timezone
@@ -18,69 +15,13 @@ from orchestrator.services import tasks as verbs
 from portal.web.guard import SignedInRequest, signed_in
 from portal.web.logs import log_tail, wants_log
 from portal.web.presenters.events import event_rows
-from portal.web.presenters.from_task import TaskRows, task_page, task_row
-from portal.web.presenters.shared import Page
-from portal.web.presenters.tasks import LogTail, TaskFilters, TaskListPage, TaskPage
+from portal.web.presenters.from_task import TaskRows, task_page
+from portal.web.presenters.tasks import LogTail, TaskPage
 from portal.web.rendering import page
 from portal.web.seen import system_refs
 from providers.errors import Conflict, NotFound
 
-if TYPE_CHECKING:
-    from django.db.models import QuerySet
-
-    from orchestrator.models import Task
-
-PAGE_SIZE = 40
 EVENTS_SHOWN = 60
-ACTIVE = tuple(state.value for state in TaskState if not is_terminal(TASK_MOVES, state))
-
-
-@require_safe
-@signed_in
-def task_list(request: SignedInRequest) -> HttpResponse:
-    """The caller's tasks, newest first; filtered by words, state and system."""
-    filters = TaskFilters(*(request.GET.get(name, "").strip() for name in ("q", "state", "system")))
-    mine = selectors.tasks(request.user)
-    rows = _filtered(mine, filters)
-    cursor = request.GET.get("cursor", "")
-    if cursor:
-        rows = rows.filter(id__lt=mine.filter(handle=cursor).values("id")[:1])
-    found = list(rows[: PAGE_SIZE + 1])
-    refs, now = system_refs(), timezone.now()
-    shown = TaskListPage(
-        page=Page(
-            tuple(
-                task_row(task, refs, attempts=selectors.show_task(task).attempts, now=now)
-                for task in found[:PAGE_SIZE]
-            ),
-            next_query=_query(filters, cursor=found[PAGE_SIZE - 1].handle)
-            if len(found) > PAGE_SIZE
-            else None,
-            first_query=_query(filters) if cursor else None,
-        ),
-        filters=filters,
-        states=tuple(state.value for state in TaskState),
-        systems=tuple(sorted(refs.values(), key=lambda ref: ref.name)),
-        any_tasks=bool(found) or mine.exists(),
-    )
-    return page(request, "tasks/list.html", {"here": "tasks", "page": shown}, parts=("rows",))
-
-
-def _filtered(rows: "QuerySet[Task]", filters: TaskFilters) -> "QuerySet[Task]":
-    if filters.state == "active":
-        rows = rows.filter(state__in=ACTIVE)
-    elif filters.state:
-        rows = rows.filter(state=filters.state)
-    if filters.system:
-        rows = rows.filter(attempt__system__slug=filters.system)
-    if filters.q:
-        rows = rows.filter(Q(name__icontains=filters.q) | Q(handle__startswith=filters.q))
-    return rows
-
-
-def _query(filters: TaskFilters, **more: str) -> str:
-    words = {"q": filters.q, "state": filters.state, "system": filters.system, **more}
-    return urlencode({name: word for name, word in words.items() if word})
 
 
 @require_safe
@@ -119,7 +60,6 @@ def _shown(request: SignedInRequest, rows: TaskRows, log: LogTail | None, *, now
         refs,
         events=event_rows(events[:EVENTS_SHOWN], refs),
         log=log,
-        base_url=request.build_absolute_uri("/").rstrip("/"),
         now=now,
     )
 

@@ -212,12 +212,6 @@ def task_page(**more: Any) -> tasks.TaskPage:
         "manifest": None,
         "log": tasks.LogTail("stdout", 2, LOG, 318_000, 320_112, follow=True),
         "events": EVENTS,
-        "curl": (
-            tasks.CurlLine(
-                "Read this task",
-                f'curl -H "Authorization: Bearer $FACET_TOKEN" http://127.0.0.1:8000/api/v1/tasks/{HANDLE}',
-            ),
-        ),
         "may_cancel": True,
         "may_replan": True,
         "is_final": False,
@@ -260,6 +254,8 @@ def row(name: str, state: str, ref: SystemRef | None, part: str, hint: str, minu
         ago(minutes=minutes),
         ago(minutes=minutes // 2),
         hint,
+        group=("grp_1", "docking") if state == "running" else None,
+        may_cancel=state in {"running", "pending", "submitted", "attention"},
     )
 
 
@@ -305,7 +301,10 @@ TASK_LIST = tasks.TaskListPage(
     ),
     (ANVIL, DELTA, DELTAAI, VISTA),
     any_tasks=True,
+    groups=(("grp_1", "docking"),),
+    counts={"active": 4, "running": 1, "pending": 1, "attention": 1},
 )
+TO_CANCEL = tasks.BulkCancelPage(TASK_ROWS[:3], 1, True, tasks.TaskFilters(state="active"), "/tasks/")
 NO_TASKS = tasks.TaskListPage(Page(()), tasks.TaskFilters(), (), (), any_tasks=False)
 MANY_EVENTS = tuple(replace(each, sequence=each.sequence - 100 * lap) for lap in range(3) for each in EVENTS)
 EVENT_LIST = tasks.EventListPage(

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from federation.types import Health
-from orchestrator.lifecycle import AttemptState, TaskState
+from orchestrator.lifecycle import AttemptState, GroupState, TaskState, TransferState
+from orchestrator.models import DeliveryState, SubscriptionState
 from portal.web.presenters.decisions import Estimates, TimeBar, time_bars
 from portal.web.presenters.federation import MAX_SQUARES, Pool, QueueBar, on_one_scale, per_square, squares
 from portal.web.presenters.shared import SystemRef, said, tones
@@ -97,8 +98,8 @@ def test_a_finished_attempt_shows_waiting_then_running_and_no_now_line() -> None
 
     assert drawn is not None
     actual, predicted = drawn.lanes[0].actual, drawn.lanes[0].predicted
-    assert drawn.columns == 6  # five minutes a tick: 13:30 … 14:00
-    assert drawn.now_x is None
+    assert drawn.frame.columns == 6  # five minutes a tick: 13:30 … 14:00
+    assert drawn.frame.now_x is None
     assert actual is not None
     assert (actual.x, actual.width, actual.wait, actual.look) == (0.0, 100.0, 33.33, "done")
     assert predicted is not None
@@ -111,8 +112,8 @@ def test_a_waiting_attempt_is_all_hatched_up_to_now() -> None:
     assert drawn is not None
     assert drawn.lanes[0].actual is not None
     assert (drawn.lanes[0].actual.look, drawn.lanes[0].actual.wait) == ("waiting", 100)
-    assert drawn.now_x is not None
-    assert abs(drawn.lanes[0].actual.x + drawn.lanes[0].actual.width - drawn.now_x) < 0.02
+    assert drawn.frame.now_x is not None
+    assert abs(drawn.lanes[0].actual.x + drawn.lanes[0].actual.width - drawn.frame.now_x) < 0.02
 
 
 def test_a_failed_attempt_says_its_cause_in_words() -> None:
@@ -144,7 +145,16 @@ def test_the_axis_holds_its_ends_with_few_ticks(start: int, length: int) -> None
 
 
 @pytest.mark.parametrize(
-    ("kind", "states"), [("task", list(TaskState)), ("attempt", list(AttemptState)), ("health", list(Health))]
+    ("kind", "states"),
+    [
+        ("task", list(TaskState)),
+        ("attempt", list(AttemptState)),
+        ("group", list(GroupState)),
+        ("transfer", list(TransferState)),
+        ("subscription", list(SubscriptionState)),
+        ("delivery", list(DeliveryState)),
+        ("health", list(Health)),
+    ],
 )
 def test_every_state_has_a_word_and_an_icon(kind: str, states: list[str]) -> None:
     icons = {said(state, kind).icon for state in states}

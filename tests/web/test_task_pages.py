@@ -2,10 +2,10 @@
 
 import re
 from datetime import datetime, timedelta
+from html import unescape
 
 import pytest
 from django.contrib.auth.models import User
-from django.db import connection
 from django.test import Client
 from pytest_django import DjangoAssertNumQueries
 
@@ -15,6 +15,7 @@ from orchestrator.services.manifests import keep_manifest
 from orchestrator.services.moves import move_attempt, move_task
 from orchestrator.services.tasks import submit_task
 from providers.types import FileEntry
+from tests.web.world import positions
 
 pytestmark = pytest.mark.django_db
 
@@ -28,9 +29,7 @@ def submit(user: User, name: str, now: datetime, **more: object) -> Task:
         **more,
     }
     task = submit_task(user, given, actor="user:mira", now=now).task
-    with connection.cursor() as cursor:
-        cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")
-        cursor.execute("SET CONSTRAINTS ALL DEFERRED")
+    positions()
     return task
 
 
@@ -92,7 +91,7 @@ def test_the_list_is_filtered(
 def test_the_list_goes_on_from_a_cursor(
     federation: User, browser: Client, now: datetime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("portal.web.tasks.PAGE_SIZE", 2)
+    monkeypatch.setattr("portal.web.task_list.PAGE_SIZE", 2)
     for name in ("one", "two", "three"):
         submit(federation, name, now)
 
@@ -278,3 +277,78 @@ def test_pages_ask_a_bounded_number_of_questions(
     for address, most in (("/tasks/", 6), (f"/tasks/{made[0].handle}/", 10), ("/events/", 6)):
         with django_assert_max_num_queries(most):
             browser.get(address)
+
+
+def test_many_tasks_are_cancelled_after_one_question(
+    federation: User, browser: Client, now: datetime
+) -> None:
+    one, two, kept = (submit(federation, name, now) for name in ("one", "two", "kept"))
+
+    asked = browser.post("/tasks/cancel/", {"task": [one.handle, two.handle]}).text
+    assert "Cancel these 2 tasks?" in asked
+    assert Task.objects.filter(state="cancelled").count() == 0
+    handles = re.findall(r'name="task" value="(\w+)"', asked)
+    told = browser.post("/tasks/cancel/", {"task": handles, "sure": "1"}, follow=True).text
+
+    assert "2 tasks are cancelled." in told
+    assert set(Task.objects.filter(state="cancelled")) == {one, two}
+    kept.refresh_from_db()
+    assert kept.state != "cancelled"
+
+
+def test_all_that_match_a_filter_can_be_cancelled_at_once(
+    federation: User, browser: Client, now: datetime
+) -> None:
+    for name in ("sweep-1", "sweep-2", "other"):
+        submit(federation, name, now)
+
+    asked = browser.post("/tasks/cancel/", {"all": "1", "q": "sweep"}).text
+
+    assert "Cancel these 2 tasks?" in asked
+    assert "other" not in re.findall(r'class="name" href="[^"]+">(\w+)<', asked)
+    assert 'href="/tasks/?q=sweep"' in asked
+
+
+def test_nobody_cancels_another_users_tasks(
+    federation: User, browser: Client, kofi: User, now: datetime
+) -> None:
+    task = submit(federation, "mine", now)
+    browser.force_login(kofi)
+
+    assert browser.post("/tasks/cancel/", {"task": task.handle}).status_code == 302
+    told = browser.post("/tasks/cancel/", {"task": task.handle, "sure": "1"}, follow=True).text
+
+    assert "1 had ended already." in told
+    task.refresh_from_db()
+    assert task.cancel_requested_at is None
+
+
+@pytest.mark.parametrize(
+    ("query", "names"),
+    [
+        ("sort=name", ["alpha", "beta", "gamma"]),
+        ("sort=oldest", ["beta", "gamma", "alpha"]),
+        ("sort=changed", ["alpha", "gamma", "beta"]),
+        ("sort=wibble", ["alpha", "gamma", "beta"]),
+    ],
+)
+def test_the_list_keeps_its_order_over_pages(
+    federation: User,
+    browser: Client,
+    now: datetime,
+    monkeypatch: pytest.MonkeyPatch,
+    query: str,
+    names: list[str],
+) -> None:
+    monkeypatch.setattr("portal.web.task_list.PAGE_SIZE", 2)
+    for number, name in enumerate(("beta", "gamma", "alpha")):
+        submit(federation, name, now + timedelta(seconds=number))
+
+    seen, address = [], f"/tasks/?{query}"
+    while address:
+        page = browser.get(address).text
+        seen += re.findall(r'class="name" href="[^"]+">(\w+)<', page)
+        following = re.search(r'href="(\?[^"]*cursor=[^"]+)" rel="next"', page)
+        address = "/tasks/" + unescape(following[1]) if following else ""
+
+    assert seen == names

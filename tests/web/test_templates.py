@@ -10,7 +10,7 @@ from django.template.backends.django import DjangoTemplates
 from django.test import RequestFactory
 
 from portal.web.forms import TaskForm
-from tests.web import samples, samples_tasks
+from tests.web import samples, samples_groups, samples_tasks
 
 MISSING = "«missing»"
 VOID = frozenset({"meta", "link", "input", "br", "img", "hr"})
@@ -27,6 +27,10 @@ SHOWN: tuple[tuple[str, dict[str, Any]], ...] = (
     ("tasks/list.html", {"page": samples_tasks.NO_TASKS}),
     ("tasks/detail.html", {"page": samples_tasks.TASK}),
     ("tasks/detail.html", {"page": samples_tasks.DONE}),
+    ("tasks/cancel.html", {"page": samples_tasks.TO_CANCEL}),
+    ("groups/list.html", {"page": samples_groups.GROUP_LIST}),
+    ("groups/list.html", {"page": samples_groups.NO_GROUP}),
+    ("groups/detail.html", {"page": samples_groups.GROUP}),
     ("events/list.html", {"page": samples_tasks.EVENT_LIST}),
     ("find.html", {"found": samples.FOUND, "words": "an"}),
     ("find.html", {"found": (), "words": "zz"}),

@@ -4,6 +4,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 
 from django.contrib.auth.models import User
+from django.db import connection
 
 from federation.collector import Outcome, _apply
 from federation.models import Connection, System
@@ -129,3 +130,10 @@ GPU_SCRIPT = """#!/bin/bash
 #SBATCH --wibble=3
 srun ./simulate
 """
+
+
+def positions() -> None:
+    """Give events their places in the log, as at a commit."""
+    with connection.cursor() as cursor:
+        cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")
+        cursor.execute("SET CONSTRAINTS ALL DEFERRED")

@@ -15,7 +15,6 @@ from portal.web.presenters.from_decision import decision_view, shape_words
 from portal.web.presenters.from_envelope import envelope_lines
 from portal.web.presenters.shared import SystemRef
 from portal.web.presenters.tasks import (
-    CurlLine,
     EventRow,
     LogTail,
     ManifestFile,
@@ -182,7 +181,14 @@ def task_row(task: "Task", refs: Refs, *, attempts: int, now: datetime) -> TaskR
         created_at=task.created_at,
         changed_at=task.updated_at,
         hint=headline(task, attempt, refs, now=now),
+        group=(task.group.handle, task.group.name) if task.group else None,
+        may_cancel=may_cancel(task),
     )
+
+
+def may_cancel(task: "Task") -> bool:
+    """Return whether cancelling would do anything: not at its end, and not asked for already."""
+    return not is_terminal(TASK_MOVES, TaskState(task.state)) and task.cancel_requested_at is None
 
 
 def task_page(
@@ -191,7 +197,6 @@ def task_page(
     *,
     events: tuple[EventRow, ...],
     log: LogTail | None,
-    base_url: str,
     now: datetime,
 ) -> TaskPage:
     """Return the whole page of one task."""
@@ -226,8 +231,7 @@ def task_page(
         manifest=manifest,
         log=log,
         events=events,
-        curl=curl_lines(task.handle, base_url),
-        may_cancel=not is_final and task.cancel_requested_at is None,
+        may_cancel=may_cancel(task),
         may_replan=not is_final and not (attempt and attempt.state == AttemptState.RUNNING),
         is_final=is_final,
     )
@@ -281,23 +285,6 @@ def environment_lines(environment: Mapping[str, Any]) -> dict[str, str]:
         "setup": "; ".join(environment.get("setup") or ()),
     }
     return {name: value for name, value in lines.items() if value}
-
-
-def curl_lines(handle: str, base_url: str) -> tuple[CurlLine, ...]:
-    """Return this page's actions as calls for a terminal."""
-    auth = '-H "Authorization: Bearer $FACET_TOKEN"'
-    json = "-H 'Content-Type: application/json'"
-
-    def skill(name: str, body: str) -> str:
-        return f"curl -X POST {auth} {json} -d '{body}' {base_url}/api/v1/skills/{name}"
-
-    return (
-        CurlLine(_("Read this task"), f"curl {auth} {base_url}/api/v1/tasks/{handle}"),
-        CurlLine(_("Its result"), skill("get_result", f'{{"task": "{handle}"}}')),
-        CurlLine(_("Its output"), skill("read_log", f'{{"task": "{handle}", "stream": "stdout"}}')),
-        CurlLine(_("Place it again"), skill("replan", f'{{"task": "{handle}"}}')),
-        CurlLine(_("Cancel it"), skill("cancel", f'{{"task": "{handle}"}}')),
-    )
 
 
 def is_over(attempt: "Attempt") -> bool:

@@ -92,12 +92,33 @@ TRANSFER_STATES: Mapping[str, Said] = {
     "cancelled": Said(_("Cancelled"), "ban"),
 }
 
+TOKEN_STATES: Mapping[str, Said] = {
+    "active": Said(_("Active"), "circle-check", "ok"),
+    "expired": Said(_("Expired"), "clock", "warn"),
+    "revoked": Said(_("Revoked"), "ban"),
+}
+
+SUBSCRIPTION_STATES: Mapping[str, Said] = {
+    "active": Said(_("Active"), "circle-check", "ok"),
+    "paused": Said(_("Paused"), "pause", "warn"),
+    "disabled": Said(_("Disabled"), "circle-slash", "bad"),
+}
+
+DELIVERY_STATES: Mapping[str, Said] = {
+    "pending": Said(_("On its way"), "hourglass", "note"),
+    "delivered": Said(_("Delivered"), "circle-check", "ok"),
+    "dead": Said(_("Given up"), "circle-x", "bad"),
+}
+
 STATES: Mapping[str, Mapping[str, Said]] = {
     "task": TASK_STATES,
     "attempt": ATTEMPT_STATES,
     "group": GROUP_STATES,
     "transfer": TRANSFER_STATES,
     "health": HEALTH,
+    "token": TOKEN_STATES,
+    "subscription": SUBSCRIPTION_STATES,
+    "delivery": DELIVERY_STATES,
 }
 
 TERMINAL_TASK_STATES = frozenset({"succeeded", "failed", "cancelled"})

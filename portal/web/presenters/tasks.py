@@ -1,7 +1,7 @@
 """Tasks as rows of a list and as one whole page, and events as lines."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from portal.web.presenters.decisions import DecisionView
@@ -39,6 +39,9 @@ class TaskRow:
     changed_at: datetime
     hint: str
     """The most useful short sentence: why it waits, when it should start, how it ended."""
+    group: tuple[str, str] | None = None
+    """Handle and name of its group."""
+    may_cancel: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +51,30 @@ class TaskFilters:
     q: str = ""
     state: str = ""
     system: str = ""
+    group: str = ""
+    sort: str = ""
+
+    def as_query(self) -> dict[str, str]:
+        """Return the filters by the names they have in an address."""
+        return {
+            "q": self.q,
+            "state": self.state,
+            "system": self.system,
+            "group": self.group,
+            "sort": self.sort,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class BulkCancelPage:
+    """The tasks that are about to be cancelled; `back` is the list they were chosen in."""
+
+    rows: tuple[TaskRow, ...]
+    running: int
+    is_cut: bool
+    """There are more than one call may cancel."""
+    filters: TaskFilters
+    back: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +86,12 @@ class TaskListPage:
     states: tuple[str, ...]
     systems: tuple[SystemRef, ...]
     any_tasks: bool
+    groups: tuple[tuple[str, str], ...] = ()
+    """Handle and name of the newest groups, to choose from."""
+    counts: Mapping[str, int] = field(default_factory=dict)
+    """Tasks by state that is not final, and `active` for all of those."""
+    query: str = ""
+    """The filters as a query string."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,14 +144,6 @@ class LogTail:
 
 
 @dataclass(frozen=True, slots=True)
-class CurlLine:
-    """One action as the same call for a terminal."""
-
-    title: str
-    command: str
-
-
-@dataclass(frozen=True, slots=True)
 class TaskPage:
     """One task in full."""
 
@@ -146,7 +171,6 @@ class TaskPage:
     manifest: ManifestView | None
     log: LogTail | None
     events: tuple[EventRow, ...]
-    curl: tuple[CurlLine, ...]
     may_cancel: bool
     may_replan: bool
     is_final: bool

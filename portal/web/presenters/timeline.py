@@ -1,6 +1,6 @@
 """The attempts of one task on one time axis: what was predicted above, what happened below. Pure geometry."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from math import ceil
@@ -70,15 +70,16 @@ class Lane:
 
 
 @dataclass(frozen=True, slots=True)
-class Timeline:
-    """The axis and its lanes. `ticks` are (percent, instant); `now_x` None = outside the axis."""
+class Frame:
+    """The axis. `ticks` are (percent, instant); `now_x` None = outside the axis."""
 
+    start: datetime
+    length_s: float
     ticks: tuple[tuple[float, datetime], ...]
     columns: int
     """How many columns the ticks cut the axis into."""
     now_x: float | None
     now: datetime
-    lanes: tuple[Lane, ...]
 
     @property
     def tick_style(self) -> str:
@@ -88,33 +89,50 @@ class Timeline:
             return "clock"
         return "hm" if spacing_s < 43_200 else "day"
 
+    def x(self, at: datetime) -> float:
+        """Return where an instant lies, in percent of the axis."""
+        return round(100 * (at - self.start).total_seconds() / self.length_s, 2)
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """The axis and one lane for each attempt."""
+
+    frame: Frame
+    lanes: tuple[Lane, ...]
+
 
 def timeline(attempts: Sequence[AttemptFacts], *, now: datetime) -> Timeline | None:
     """Lay attempts out; None when there is none yet. Axis edges are whole ticks."""
+    frame = frame_of(attempts, now=now)
+    if frame is None:
+        return None
+    return Timeline(frame, tuple(Lane(a, predicted_span(a, frame), actual_span(a, frame)) for a in attempts))
+
+
+def frame_of(
+    attempts: Sequence[AttemptFacts], *, now: datetime, expects_of_ended: bool = True
+) -> Frame | None:
+    """Return the axis on which all these attempts lie; None when there is none.
+
+    `expects_of_ended`: what was expected of attempts that have ended has its place on the axis, too.
+    """
     if not attempts:
         return None
     running = any(a.state not in TERMINAL_ATTEMPT_STATES for a in attempts)
     first = min(a.planned_at for a in attempts)
-    last = max(end for a in attempts for end in _ends(a, now=now))
+    last = max(end for a in attempts for end in _ends(a, now=now, expects_of_ended=expects_of_ended))
     if running:
         last = max(last, now + (now - first) * 0.08)
     start, end, step = axis(first, last)
     length = (end - start).total_seconds()
-
-    def x(at: datetime) -> float:
-        return round(100 * (at - start).total_seconds() / length, 2)
-
     count = round(length / step)
-    now_x = x(now) if running and start <= now <= end else None
+    now_x = (
+        round(100 * (now - start).total_seconds() / length, 2) if running and start <= now <= end else None
+    )
     every = ((round(100 * k / count, 2), start + timedelta(seconds=k * step)) for k in range(1, count))
     ticks = tuple(tick for tick in every if now_x is None or abs(tick[0] - now_x) > BESIDE_NOW)
-    return Timeline(
-        ticks=ticks,
-        columns=count,
-        now_x=now_x,
-        now=now,
-        lanes=tuple(Lane(a, _predicted(a, x), _actual(a, x, now=now)) for a in attempts),
-    )
+    return Frame(start, length, ticks, count, now_x, now)
 
 
 def axis(first: datetime, last: datetime) -> tuple[datetime, datetime, int]:
@@ -128,13 +146,16 @@ def axis(first: datetime, last: datetime) -> tuple[datetime, datetime, int]:
     return datetime.fromtimestamp(low, UTC), datetime.fromtimestamp(high, UTC), step
 
 
-def _ends(a: AttemptFacts, *, now: datetime) -> tuple[datetime, ...]:
-    open_end = () if a.state in TERMINAL_ATTEMPT_STATES else (now,)
-    known = tuple(at for at in (a.queued_at, a.started_at, a.ended_at, a.predicted_end_at) if at is not None)
-    return (a.planned_at, *known, *open_end)
+def _ends(a: AttemptFacts, *, now: datetime, expects_of_ended: bool) -> tuple[datetime, ...]:
+    has_ended = a.state in TERMINAL_ATTEMPT_STATES
+    expected = None if has_ended and not expects_of_ended else a.predicted_end_at
+    known = tuple(at for at in (a.queued_at, a.started_at, a.ended_at, expected) if at is not None)
+    return (a.planned_at, *known) if has_ended else (a.planned_at, *known, now)
 
 
-def _predicted(a: AttemptFacts, x: Callable[[datetime], float]) -> Span | None:
+def predicted_span(a: AttemptFacts, frame: Frame) -> Span | None:
+    """Return what the decision expected of an attempt; None where it expected nothing that can be drawn."""
+    x = frame.x
     if a.predicted_start_at is None or a.predicted_end_at is None:
         return None
     left = x(a.queued_at or a.planned_at)
@@ -145,9 +166,14 @@ def _predicted(a: AttemptFacts, x: Callable[[datetime], float]) -> Span | None:
     )
 
 
-def _actual(a: AttemptFacts, x: Callable[[datetime], float], *, now: datetime) -> Span | None:
+def actual_span(a: AttemptFacts, frame: Frame, *, names_system: bool = False) -> Span | None:
+    """Return what happened to an attempt so far; None while it is only planned.
+
+    `names_system`: the words begin with the system, where the lane does not say it.
+    """
     if a.state == "planned":
         return None
+    x, now = frame.x, frame.now
     begin = a.queued_at or a.planned_at
     end = a.ended_at or (now if a.state not in TERMINAL_ATTEMPT_STATES else begin)
     left, right = x(begin), x(max(end, begin))
@@ -157,6 +183,8 @@ def _actual(a: AttemptFacts, x: Callable[[datetime], float], *, now: datetime) -
     words = said(a.state, "attempt").word
     label = f"{words}: {a.cause_words}" if a.cause else str(words)
     title = f"{a.ref.name} {a.partition}: {label}"
+    if names_system:
+        label = f"{a.ref.name}: {(a.cause_words or str(words)).lower()}"
     shown = label if width >= ROOM_FOR_WORDS else ""
     return Span(left, round(width, 2), round(wait, 2), _look(a), shown, title)
 

@@ -16,7 +16,7 @@ from portal.web.presenters.shared import SystemRef, said
 
 register = template.Library()
 
-SHEETS = ("tokens", "base", "layout", "components", "forms", "shell", "figures", "pages")
+SHEETS = ("tokens", "base", "layout", "components", "forms", "shell", "figures", "pages", "work")
 NOT_KNOWN = mark_safe("–")
 
 
@@ -128,6 +128,12 @@ def show_as(
 def show_read(context: template.Context, path: str) -> dict[str, Any]:
     """Offer a read of the API for a terminal: `{% show_read "/api/v1/tasks?state=running" %}`."""
     return {"call": terminal.read_call(path, base_url=_base(context))}
+
+
+@register.filter
+def as_api(path: str) -> str:
+    """Return where the API has what a page's address shows: pages mirror its paths."""
+    return f"/api/v1{path.rstrip('/')}"
 
 
 @register.inclusion_tag("components/terminal.html", takes_context=True)

@@ -3,6 +3,7 @@
 Every filter shows a value that is not known (None) as an en dash.
 """
 
+from collections.abc import Mapping
 from decimal import Decimal
 
 from django import template
@@ -79,3 +80,9 @@ def known(value: object) -> object:
 def words(text: str) -> list[str]:
     """Return the words of a constant, to loop over."""
     return text.split()
+
+
+@register.filter
+def at(mapping: Mapping[str, object], key: str) -> object:
+    """Return what a mapping holds under a key; None where it holds nothing."""
+    return mapping.get(key)
