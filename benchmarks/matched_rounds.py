@@ -209,10 +209,7 @@ class _Round:
             hidden = {place: replace(each, own_priority=None) for place, each in question.records.items()}
             question = replace(question, records=hidden)
         if entrant.sees_history:
-            by_user, by_partition = self.federation.history()
-            facts = replace(
-                self.facts, limit_fractions_by_user=by_user, limit_fractions_by_partition=by_partition
-            )
+            facts = replace(self.facts, limit_use=self.federation.limit_use())
             question = replace(question, facts=facts)
         return question
 

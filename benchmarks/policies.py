@@ -185,8 +185,7 @@ class Ours(Unlearning):
     def _with_facts(self, facts: PlacementModel) -> PlacementModel:
         return PlacementModel(
             latency=self.model.latency,
-            limit_fractions_by_user=facts.limit_fractions_by_user,
-            limit_fractions_by_partition=facts.limit_fractions_by_partition,
+            limit_use=facts.limit_use,
             speeds=facts.speeds,
             environments=facts.environments,
             preparations=facts.preparations,

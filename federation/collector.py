@@ -13,10 +13,11 @@ from django.db.models import F
 from federation import health
 from federation.handles import new_handle
 from federation.ledger import Happening, record
+from federation.limit_use import LimitUse, merged
 from federation.links import open_link
 from federation.locks import only_one
 from federation.merge import HOLDING, prepare
-from federation.models import Connection, PartitionSample, Snapshot, System
+from federation.models import Connection, LimitUseRow, PartitionSample, Snapshot, System
 from federation.profile import ProfileDocument
 from federation.types import Health
 from providers.errors import FacetError, NotAuthorized, SchedulerDown, SiteUnreachable
@@ -71,7 +72,8 @@ def refresh(
         if deadline_s is not None:
             profile = _in_haste(profile, deadline_s)
         full = force_full or (deadline_s is None and _full_is_due(system, profile, now))
-        outcome = _ask(system, profile, connection, full=full, now=now)
+        since = _told_until(system) if full else None
+        outcome = _ask(system, profile, connection, full=full, now=now, since=since)
         while isinstance(outcome.error, NotAuthorized):
             # One user's lost sign-in says nothing of the system: it took the connection out of turn.
             following = _connection(system)
@@ -80,7 +82,7 @@ def refresh(
                 return None
             if following == outcome.connection:
                 break
-            outcome = _ask(system, profile, following, full=full, now=now)
+            outcome = _ask(system, profile, following, full=full, now=now, since=since)
         return _apply(system, profile, outcome, now=now)
 
 
@@ -91,7 +93,8 @@ def refresh_access(connection_id: int, *, now: datetime) -> bool:
     if system.profile is None:
         return False
     profile = ProfileDocument.model_validate(system.profile.document)
-    outcome = _ask(system, profile, connection, full=True, now=now)
+    # Finished jobs are the same for every user: this look asks for none.
+    outcome = _ask(system, profile, connection, full=True, now=now, since=now)
     if outcome.probe is None:
         return False
     _store_access(outcome, now=now)
@@ -120,13 +123,19 @@ def _full_is_due(system: System, profile: ProfileDocument, now: datetime) -> boo
 
 
 def _ask(
-    system: System, profile: ProfileDocument, connection: Connection, *, full: bool, now: datetime
+    system: System,
+    profile: ProfileDocument,
+    connection: Connection,
+    *,
+    full: bool,
+    now: datetime,
+    since: datetime | None = None,
 ) -> Outcome:
     started = monotonic()
     probe, who, error = None, None, None
     try:
         speaks = dialect(system.dialect)
-        batch = speaks.probe(full=full)
+        batch = speaks.probe(full=full, since=since)
         operations = batch.operations
         if full:
             operations = (Exec(name=_WHO, argv=("printenv", "USER", "HOME"), timeout_s=5), *operations)
@@ -135,6 +144,9 @@ def _ask(
         )
         who = _who(reply)
         probe = speaks.read_probe(reply, now=now)
+        if not full and not system.jobs_visible:
+            # A live probe does not ask what is hidden; without this it would pass for an empty queue.
+            probe = probe.model_copy(update={"jobs_visible": False})
     except FacetError as caught:
         error = caught
     return Outcome(
@@ -146,6 +158,11 @@ def _ask(
         who=who,
         error=error,
     )
+
+
+def _told_until(system: System) -> datetime | None:
+    """Return the newest end of a job known of a system; None = none is."""
+    return LimitUseRow.objects.filter(system=system).values_list("until", flat=True).first()
 
 
 def _who(reply: BatchReply) -> tuple[str, str] | None:
@@ -184,7 +201,7 @@ def _verdict(system: System, profile: ProfileDocument, outcome: Outcome) -> heal
 
 
 def _store(system: System, outcome: Outcome) -> Snapshot:
-    body = outcome.probe.model_dump_json().encode() if outcome.probe else b""
+    body = outcome.probe.model_dump_json(exclude={"finished"}).encode() if outcome.probe else b""
     return Snapshot.objects.create(
         handle=new_handle("snap", outcome.started_at),
         system=system,
@@ -224,6 +241,9 @@ def _store_success(
     if probe.partitions is not None:
         system.partitions = [partition.model_dump(mode="json") for partition in probe.partitions]
         system.last_full_probe_at = now
+    if outcome.is_full:
+        system.jobs_visible = probe.jobs_visible
+        _store_limit_use(system, probe, now=now)
     Connection.objects.filter(pk=outcome.connection.pk).update(last_success_at=now)
     if outcome.is_full:
         _store_access(outcome, now=now)
@@ -246,6 +266,18 @@ def _store_success(
         )
         for partition in prepared.partitions
     )
+
+
+def _store_limit_use(system: System, probe: Probe, *, now: datetime) -> None:
+    """Put the jobs that ended since the last look to those known; where none are told, those stay."""
+    row = LimitUseRow.objects.filter(system=system).first() or LimitUseRow(system=system)
+    kept = LimitUse.of_rows(
+        row.shares.get("by_user", ()), row.shares.get("by_partition", ()), until=row.until
+    )
+    found = merged(kept, probe.finished or (), only_own=bool(probe.finished_unknown))
+    row.shares = {"by_user": list(found.by_user.items()), "by_partition": list(found.by_partition.items())}
+    row.until, row.unknown, row.updated_at = found.until, probe.finished_unknown[:300], now
+    row.save()
 
 
 def _store_access(outcome: Outcome, *, now: datetime) -> None:

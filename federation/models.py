@@ -58,6 +58,8 @@ class System(models.Model):
     """The revision in force."""
     partitions = models.JSONField(default=list, blank=True)
     """The scheduler's partition table of the last full probe (providers.types.Partition)."""
+    jobs_visible = models.BooleanField(default=True)
+    """Whether others' jobs are shown, as the last full probe found; a live probe does not ask."""
     snapshot = models.ForeignKey(
         "Snapshot", null=True, blank=True, on_delete=models.SET_NULL, related_name="+"
     )
@@ -74,6 +76,28 @@ class System(models.Model):
 
     def __str__(self) -> str:
         return self.slug
+
+
+class LimitUseRow(models.Model):
+    """How much of their time limits the newest finished jobs of one system used (federation.limit_use)."""
+
+    system = models.OneToOneField(System, on_delete=models.CASCADE, related_name="limit_use")
+    shares = models.JSONField(default=dict)
+    """{"by_user": [[name, [share, …]], …], "by_partition": [[the scheduler's name, [share, …]], …]}; lists,
+    because their order tells which is the oldest."""
+    until = models.DateTimeField(null=True, blank=True)
+    """The newest end that was told, by the site's clock."""
+    unknown = models.CharField(max_length=300, blank=True)
+    """Why finished jobs are not told, or our own alone; empty = everybody's are."""
+    updated_at = models.DateTimeField()
+
+    class Meta:
+        ordering = ["system"]
+        verbose_name = "use of time limits"
+        verbose_name_plural = "use of time limits"
+
+    def __str__(self) -> str:
+        return f"{self.system} until {self.until}"
 
 
 class SiteProfile(models.Model):

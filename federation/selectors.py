@@ -12,8 +12,9 @@ from django.db.models import QuerySet
 from federation import health
 from federation.circuit import admits, sentence
 from federation.circuits import circuit_of
+from federation.limit_use import UseOfLimits
 from federation.merge import PreparedSystem, prepare
-from federation.models import Allocation, Charge, Connection, SiteProfile, Snapshot, System
+from federation.models import Allocation, Charge, Connection, LimitUseRow, SiteProfile, Snapshot, System
 from federation.profile import ProfileDocument
 from federation.records import records
 from federation.shown import (
@@ -61,6 +62,32 @@ def _prepared(
     partitions = [Partition.model_validate(row) for row in table]
     probe = probe_of(snapshot_id) if snapshot_id is not None else None
     return prepare(profile_of(profile_id), probe, partitions or None)
+
+
+_NEVER_ASKED = "accounting was not asked for finished jobs yet"
+
+
+def use_of_limits() -> UseOfLimits:
+    """Return how much of their time limits finished jobs used, everywhere; one object until more is told."""
+    rows = LimitUseRow.objects.order_by("system_id")
+    return _use_of_limits(tuple(rows.values_list("system_id", "system__profile_id", "updated_at")))
+
+
+@lru_cache(maxsize=2)
+def _use_of_limits(_told: tuple[tuple[int, int | None, datetime], ...]) -> UseOfLimits:
+    """Return the same; `_told` stands for the content of the rows in the key."""
+    by_user: dict[tuple[str, str], list[float]] = {}
+    by_partition: dict[tuple[str, str], list[float]] = {}
+    for row in LimitUseRow.objects.select_related("system"):
+        slug, profile_id = row.system.slug, row.system.profile_id
+        by_user |= {(slug, user): shares for user, shares in row.shares.get("by_user", ())}
+        theirs = dict(row.shares.get("by_partition", ()))
+        by_partition |= {(slug, name): shares for name, shares in theirs.items()}
+        profile = profile_of(profile_id) if profile_id is not None else None
+        for name in profile.partitions if profile else ():
+            if profile and (shares := theirs.get(profile.scheduler_name(name))) is not None:
+                by_partition[slug, name] = shares
+    return UseOfLimits(by_user=by_user, by_partition=by_partition)
 
 
 def prepared(system: System) -> PreparedSystem:
@@ -130,6 +157,7 @@ def records_for(user: AbstractBaseUser, *, now: datetime) -> tuple[ResourceRecor
 def systems_shown(user: AbstractBaseUser, *, now: datetime) -> list[SystemShown]:
     """Return every system as this user sees it, by slug."""
     ways = connections(user)
+    told = dict(LimitUseRow.objects.values_list("system_id", "unknown"))
     return [
         show_system(
             prepared(system),
@@ -137,6 +165,7 @@ def systems_shown(user: AbstractBaseUser, *, now: datetime) -> list[SystemShown]
             names=(system.name, system.centre),
             dialect=system.dialect,
             is_connected=system.pk in ways and ways[system.pk].state == "active",
+            limit_use_unknown=told.get(system.pk, _NEVER_ASKED) or None,
             now=now,
         )
         for system in systems(only_enabled=False)

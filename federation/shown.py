@@ -68,6 +68,9 @@ class SystemShown(Frozen):
     partitions: list[str]
     figures: Figures
     queue: Queue
+    limit_use_unknown: str | None = Field(
+        description="Why it is not known how much of their time limits jobs there use; null = it is."
+    )
 
 
 class CreditShown(Frozen):
@@ -148,6 +151,7 @@ def show_system(
     names: tuple[str, str],
     dialect: str,
     is_connected: bool,
+    limit_use_unknown: str | None,
     now: datetime,
 ) -> SystemShown:
     """Return one system; `names` are its own and its centre's."""
@@ -177,6 +181,7 @@ def show_system(
             pending=sum(queue.pending_count for queue in queues) if visible else None,
             eligible=sum(queue.eligible_count for queue in queues) if visible else None,
         ),
+        limit_use_unknown=limit_use_unknown,
     )
 
 

@@ -10,18 +10,11 @@ from typing import Any
 from django.contrib.auth.models import AbstractBaseUser
 from django.db.models import QuerySet
 
-from federation.selectors import profile_of
+from federation.selectors import profile_of, use_of_limits
 from orchestrator.lifecycle import AttemptState
 from orchestrator.models import Attempt
 from orchestrator.placement.calibration import WaitOutcome, p90_factors
-from orchestrator.placement.model import (
-    DecayedSum,
-    HiddenKey,
-    LatencyKey,
-    PlacementModel,
-    RuntimeSample,
-    slots_class,
-)
+from orchestrator.placement.model import PlacementModel, RuntimeSample
 from orchestrator.placement.types import WaitClass
 
 _WAITS = 400
@@ -46,26 +39,21 @@ def placement_model(user: AbstractBaseUser, *, kind: str, now: datetime) -> Plac
 @lru_cache(maxsize=2)
 def _waits(tick: int) -> PlacementModel:
     """Return the model of waits; `tick` makes it at most half a minute old."""
-    seen = _started(Attempt.objects.all())
+    seen, limit_use = _started(Attempt.objects.all()), use_of_limits()
     if not seen:
-        return PlacementModel()
-    latency: dict[LatencyKey, DecayedSum] = {}
-    hidden: dict[HiddenKey, DecayedSum] = {}
+        return PlacementModel(limit_use=limit_use) if limit_use else PlacementModel()
+    model = PlacementModel(
+        version=f"own-{len(seen)}@{tick}", p90_factors=p90_factors(_outcomes(seen)), limit_use=limit_use
+    )
     for system, partition, predicted, submitted_at, started_at in seen:
         basis = predicted.get("wait") or {}
         wait_s = (started_at - submitted_at).total_seconds()
         if basis.get("class") in (WaitClass.CERTAIN, WaitClass.RISKY):
             key = (system, partition, bool(basis.get("somebody_ahead")), bool(basis.get("fits_now")))
-            latency[key] = latency.get(key, DecayedSum()).with_wait(wait_s)
+            model = model.with_start(key, wait_s)
         elif basis.get("class") == WaitClass.HIDDEN and basis.get("free_slots") is not None:
-            size = (system, partition, slots_class(basis["free_slots"]))
-            hidden[size] = hidden.get(size, DecayedSum()).with_wait(wait_s)
-    return PlacementModel(
-        version=f"own-{len(seen)}@{tick}",
-        latency=latency,
-        hidden=hidden,
-        p90_factors=p90_factors(_outcomes(seen)),
-    )
+            model = model.with_hidden_start(system, partition, basis["free_slots"], wait_s)
+    return model
 
 
 def wait_outcomes(attempts: QuerySet[Attempt]) -> list[WaitOutcome]:

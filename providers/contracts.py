@@ -35,8 +35,11 @@ class Dialect(Protocol):
 
     name: str
 
-    def probe(self, *, full: bool) -> Batch:
-        """Build the probe: live state, and with `full` also partitions, QoS, associations."""
+    def probe(self, *, full: bool, since: datetime | None = None) -> Batch:
+        """Build the probe: live state, and with `full` also partitions, QoS, associations, finished jobs.
+
+        `since`: the newest end of a job known so far, by the site's clock; None = none is.
+        """
         ...
 
     def read_probe(self, reply: BatchReply, *, now: datetime) -> Probe:

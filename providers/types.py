@@ -322,6 +322,18 @@ class QueueJob(Frozen):
     comment: str = ""
 
 
+class FinishedJob(Frozen):
+    """One job of anybody that ran and ended: what it asked for and what it used."""
+
+    user: str | None
+    partition: str
+    ended_at: datetime
+    """By the site's clock."""
+    elapsed_s: int
+    walltime_s: int
+    """Its limit."""
+
+
 class Probe(Frozen):
     """All that one probe of a system found. Static parts are None when this probe did not ask for them."""
 
@@ -340,6 +352,10 @@ class Probe(Frozen):
     user: str | None = None
     """The remote user we are there."""
     accounting_up: bool = True
+    finished: tuple[FinishedJob, ...] | None = None
+    """What ended since the instant asked for, the first to end first; None = not asked, or not told."""
+    finished_unknown: str = ""
+    """Why `finished` is missing, or holds our own jobs alone; "" = it holds everybody's."""
     warnings: tuple[str, ...] = ()
 
 

@@ -8,7 +8,7 @@ from django.utils import timezone
 
 from federation import selectors
 from federation.models import System
-from orchestrator import control
+from orchestrator import control, experience
 from orchestrator.dispatch import dispatch
 from orchestrator.doorbell import hang
 from orchestrator.lifecycle import TASK_MOVES, TaskState, is_terminal
@@ -20,7 +20,8 @@ _PAUSE_S = 0.3
 
 def forget_what_is_cached() -> None:
     """Drop what is kept of snapshots and profiles by row number: each test numbers its rows from one."""
-    for cached in (selectors.profile_of, selectors.probe_of, selectors._prepared):
+    kept = (selectors.profile_of, selectors.probe_of, selectors._prepared, selectors._use_of_limits)
+    for cached in (*kept, experience._waits):
         cached.cache_clear()
 
 

@@ -1,6 +1,5 @@
 """The whole simulated federation: every partition of every system, made from one seed and moved together."""
 
-from collections.abc import Mapping
 from random import Random
 
 from benchmarks.simulator.cluster import PartitionWorld
@@ -8,15 +7,13 @@ from benchmarks.simulator.shapes import SYSTEMS, SystemShape
 from benchmarks.simulator.state import Setup
 from benchmarks.simulator.view import records_of
 from benchmarks.simulator.workload import Job, jobs_of, outages_of
+from federation.limit_use import OF_PARTITION, OF_USER, UseOfLimits
 from federation.types import ResourceRecord
 
 Place = tuple[str, str]
 """System and partition."""
-Shares = Mapping[tuple[str, str], tuple[float, ...]]
 NEWEST = 2000
 """Finished jobs of a partition that are looked at."""
-OF_PARTITION = 200
-OF_USER = 30
 
 
 class Federation:
@@ -58,8 +55,8 @@ class Federation:
         """Return how long a job submitted there now would wait, in a copy; None = longer than the horizon."""
         return self.worlds[place].probe(job, horizon_s=horizon_s)
 
-    def history(self) -> tuple[Shares, Shares]:
-        """Return the shares of their limits that finished jobs used: by system and user, by partition."""
+    def limit_use(self) -> UseOfLimits:
+        """Return the shares of their limits that finished jobs used, as accounting would tell them."""
         by_user: dict[tuple[str, str], list[float]] = {}
         by_partition: dict[Place, tuple[float, ...]] = {}
         for (system, partition), world in self.worlds.items():
@@ -67,4 +64,5 @@ class Federation:
             by_partition[system, partition] = tuple(each.limit_share for each in newest[-OF_PARTITION:])
             for each in newest:
                 by_user.setdefault((system, each.user), []).append(each.limit_share)
-        return {key: tuple(shares[-OF_USER:]) for key, shares in by_user.items()}, by_partition
+        newest_of_user = {key: shares[-OF_USER:] for key, shares in by_user.items()}
+        return UseOfLimits(by_user=newest_of_user, by_partition=by_partition)

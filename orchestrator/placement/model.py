@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from statistics import median
 
+from federation.limit_use import UseOfLimits
 from orchestrator.placement.types import WaitClass
 
 HALF_LIFE = 40
@@ -101,10 +102,8 @@ class PlacementModel:
     hidden: Mapping[HiddenKey, DecayedSum] = field(default_factory=dict)
     p90_factors: Mapping[tuple[str, str, WaitClass], float] = field(default_factory=dict)
     """Recalibrated p90 ÷ p50 by system, partition and class."""
-    limit_fractions_by_user: Mapping[tuple[str, str], tuple[float, ...]] = field(default_factory=dict)
-    """Runtime ÷ time limit of the last 30 finished jobs by system and user."""
-    limit_fractions_by_partition: Mapping[tuple[str, str], tuple[float, ...]] = field(default_factory=dict)
-    """The same of the last 200 by system and partition."""
+    limit_use: UseOfLimits = field(default_factory=UseOfLimits)
+    """Which share of their time limits finished jobs used."""
     runtimes: Mapping[str, tuple[RuntimeSample, ...]] = field(default_factory=dict)
     """By kind of work."""
     speeds: Mapping[tuple[str, str], SpeedSample] = field(default_factory=dict)
@@ -146,19 +145,6 @@ class PlacementModel:
     def p90_factor(self, system: str, partition: str, wait_class: WaitClass) -> float:
         """Return p90 ÷ p50 of waits of a class at a partition; never under 1."""
         return max(1.0, self.p90_factors.get((system, partition, wait_class), P90_FACTORS[wait_class]))
-
-    def limit_fraction(self, system: str, partition: str, user: str | None, elapsed_frac: float) -> float:
-        """Return the share of its time limit a job is expected to use, given what it has used already.
-
-        The mean over the user's finished jobs that lasted longer than that, else over the partition's;
-        with fewer than three of either, half of what is left.
-        """
-        by_user = self.limit_fractions_by_user.get((system, user), ()) if user else ()
-        for history in (by_user, self.limit_fractions_by_partition.get((system, partition), ())):
-            longer = [share for share in history if share > elapsed_frac]
-            if len(longer) >= MIN_HISTORY:
-                return min(1.0, sum(longer) / len(longer))
-        return elapsed_frac + (1.0 - elapsed_frac) / 2
 
     def speed(self, system: str, accelerator: str | None, *, default: float | None = None) -> float:
         """Return how much faster than the reference a run is, shrunk to the accelerator's default.

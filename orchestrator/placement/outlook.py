@@ -150,7 +150,7 @@ def build_outlook(
         need = _need_of_pending(job, kinds)
         limit_s = limit_of(job.walltime_s, record)
         limits.reserve(need, limit_s)
-        used = model.limit_fraction(record.system, record.partition, job.user, 0.0)
+        used = model.limit_use.expected(record.system, record.partition, job.user, 0.0)
         means.reserve(need, max(GRAIN_S, -(-int(limit_s * used) // GRAIN_S) * GRAIN_S))
     limits.settle()
     means.settle()
@@ -171,7 +171,7 @@ def ends_of(record: ResourceRecord, at: datetime, model: PlacementModel) -> tupl
     """Return when running jobs end: by their limits, and as such jobs did before."""
 
     def used(user: str | None, elapsed_frac: float) -> float:
-        return model.limit_fraction(record.system, record.partition, user, elapsed_frac)
+        return model.limit_use.expected(record.system, record.partition, user, elapsed_frac)
 
     return _EndOf(at, record, None), _EndOf(at, record, used)
 

@@ -107,7 +107,6 @@ class PlanStore:
 
 def _key_of(record: ResourceRecord, at: datetime, model: PlacementModel) -> tuple[object, ...]:
     """Return everything an outlook depends on."""
-    by_user, by_partition = model.limit_fractions_by_user, model.limit_fractions_by_partition
     return (
         record.system,
         record.partition,
@@ -118,6 +117,5 @@ def _key_of(record: ResourceRecord, at: datetime, model: PlacementModel) -> tupl
         record.max_walltime_s,
         record.is_exclusive,
         record.maintenance,
-        id(by_user) if by_user else None,
-        id(by_partition) if by_partition else None,
+        model.limit_use.digest,
     )

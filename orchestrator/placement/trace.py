@@ -14,6 +14,7 @@ from hashlib import sha256
 
 from pydantic import BaseModel, JsonValue
 
+from federation.limit_use import UseOfLimits
 from federation.types import ResourceRecord
 from orchestrator.placement.types import Decision
 
@@ -46,6 +47,8 @@ def canonical(value: object) -> JsonValue:
 
 
 def _canonical_many(value: object) -> JsonValue:
+    if isinstance(value, UseOfLimits):
+        return value.digest
     if isinstance(value, BaseModel):
         return canonical(value.model_dump(by_alias=True))
     if is_dataclass(value) and not isinstance(value, type):

@@ -6,7 +6,7 @@ The same tests run against real daemons and against the emulated Slurm.
 import shutil
 from datetime import UTC, datetime, timedelta
 
-from providers.types import GpuPool, JobState
+from providers.types import FinishedJob, GpuPool, JobState
 from tests.slurm.lab.cluster import Cluster
 from tests.slurm.lab.namespace import until
 from tests.slurm.sites import SLEEP, RealSite, Site, Speaker, node, queued
@@ -64,6 +64,23 @@ def test_the_user_sees_their_own_accounts(alice: Speaker) -> None:
         "bbka-delta-cpu",
         "bbka-delta-gpu",
     }
+
+
+def test_a_full_probe_tells_which_share_of_their_limits_jobs_used(alice: Speaker, bob: Speaker) -> None:
+    ref = bob.start("sleep 1.5", walltime_s=120)
+    end = bob.wait_end(ref).end_at
+    assert end is not None
+
+    def told() -> list[FinishedJob]:
+        since = end - timedelta(seconds=2)
+        probe = alice.dialect.read_probe(alice.ask(alice.dialect.probe(full=True, since=since)), now=end)
+        assert probe.finished_unknown == ""
+        return [each for each in probe.finished or () if each.user == "bob" and each.ended_at == end]
+
+    until(lambda: bool(told()), "accounting tells it", timeout_s=30)
+    (job,) = told()
+    assert (job.partition, job.walltime_s) == ("gpuA100x4", 120)
+    assert 1 <= job.elapsed_s <= 30
 
 
 def test_a_running_job_takes_its_gpus_from_the_node(alice: Speaker, bob: Speaker) -> None:

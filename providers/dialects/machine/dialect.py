@@ -34,7 +34,7 @@ class MachineDialect:
 
     name: str = "machine"
 
-    def probe(self, *, full: bool) -> Batch:
+    def probe(self, *, full: bool, since: datetime | None = None) -> Batch:  # noqa: ARG002 - it keeps none
         """Build the probe: what this host has, what is free, our own queue."""
         return build_probe(full=full)
 

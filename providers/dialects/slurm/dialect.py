@@ -16,9 +16,9 @@ class SlurmDialect:
 
     name: str = "slurm"
 
-    def probe(self, *, full: bool) -> Batch:
-        """Build the probe: live state, and with `full` also partitions, QoS, associations."""
-        return build_probe(full=full)
+    def probe(self, *, full: bool, since: datetime | None = None) -> Batch:
+        """Build the probe: live state, and with `full` also partitions, QoS, associations, finished jobs."""
+        return build_probe(full=full, since=since)
 
     def read_probe(self, reply: BatchReply, *, now: datetime) -> Probe:
         """Return what was seen.

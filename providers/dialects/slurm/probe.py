@@ -1,8 +1,9 @@
 """One look at a Slurm system: build the commands, read the answers.
 
 Live state costs four short programs: a ping, so that a dead controller costs a moment instead of half a
-minute, then nodes, queue, reservations. The full probe adds what changes rarely. A reply counts only
-when its program ended by itself with 0; an accounting database that is down loses accounting alone.
+minute, then nodes, queue, reservations. The full probe adds what changes rarely, and the jobs that ended
+since the last one. A reply counts only when its program ended by itself with 0; an accounting database that
+is down loses accounting alone.
 """
 
 import re
@@ -11,6 +12,7 @@ from datetime import datetime
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
+from providers.dialects.slurm.finished import read_finished, show_finished
 from providers.dialects.slurm.limits import (
     SHOW_ASSOCIATIONS,
     SHOW_QOS,
@@ -33,7 +35,18 @@ from providers.dialects.slurm.records import counted
 from providers.dialects.slurm.reservations import SHOW_RESERVATIONS, partly_reserved, read_reservations
 from providers.dialects.slurm.units import read_memory_mib
 from providers.errors import SchedulerDown, SiteError, UnparsableOutput
-from providers.types import Association, Batch, BatchReply, Exec, Node, Partition, Probe, Qos
+from providers.types import (
+    Association,
+    Batch,
+    BatchReply,
+    Exec,
+    FinishedJob,
+    Node,
+    Partition,
+    Probe,
+    Qos,
+    QueueJob,
+)
 
 ENVIRONMENT: Final[Mapping[str, str]] = MappingProxyType(
     {"LC_ALL": "C", "TZ": "UTC", "SLURM_BITSTR_LEN": "0", "SLURM_TIME_FORMAT": "standard"}
@@ -58,8 +71,11 @@ def _exec(
     )
 
 
-def build_probe(*, full: bool) -> Batch:
-    """Build the probe: live state, and with `full` also configuration, partitions, QoS, associations."""
+def build_probe(*, full: bool, since: datetime | None = None) -> Batch:
+    """Build the probe: live state, and with `full` also configuration, partitions, accounting.
+
+    `since`: the newest end of a job known so far, by the site's clock.
+    """
     live = (
         _exec("ping", ("scontrol", "ping"), timeout_s=5, max_mib=1, stop_on_failure=True),
         _exec("nodes", SHOW_NODES, timeout_s=15, max_mib=32, stop_on_failure=True),
@@ -75,6 +91,7 @@ def build_probe(*, full: bool) -> Batch:
         _exec("qos", SHOW_QOS, timeout_s=10),
         _exec("associations", SHOW_ASSOCIATIONS, timeout_s=20, max_mib=32),
         _exec("usage", SHOW_USAGE, timeout_s=10),
+        _exec("finished", show_finished(since), timeout_s=10),
     )
     return Batch(operations=(*live, *rare), deadline_s=90)
 
@@ -113,19 +130,24 @@ def read_probe(reply: BatchReply, *, now: datetime) -> Probe:
     weights = read_weights(config)
     accounting = _read_accounting(reply, weights) if is_full else _Accounting()
     version = config.get("SLURM_VERSION") or controller_version(node_text)
+    user, jobs = _read_user(reply), read_queue(queue_text)
+    jobs_visible = "jobs" not in config.get("PrivateData", "").split(",")
+    finished, unknown = _read_finished(reply, jobs, user=user) if is_full else (None, "")
     return Probe(
         scheduler=f"slurm {version}".strip(),
         cluster=config.get("ClusterName", ""),
         taken_at=now,
         nodes=nodes,
         partitions=_read_partitions(counted(reply, "partitions"), config, weights) if is_full else None,
-        jobs=read_queue(queue_text),
-        jobs_visible="jobs" not in config.get("PrivateData", "").split(","),
+        jobs=jobs,
+        jobs_visible=jobs_visible,
         qos=accounting.qos,
         associations=accounting.associations,
         reservations=read_reservations(reservation_text),
-        user=_read_user(reply),
+        user=user,
         accounting_up=not accounting.lost,
+        finished=finished,
+        finished_unknown=unknown,
         warnings=(*accounting.lost, *_strange_states(nodes)),
     )
 
@@ -198,6 +220,27 @@ def _read_accounting(reply: BatchReply, weights: Weights | None) -> _Accounting:
         qos = None if qos is None else weigh_qos(qos, weights)
         associations = None if associations is None else weigh_associations(associations, weights)
     return _Accounting(qos, associations, tuple(lost))
+
+
+def _read_finished(
+    reply: BatchReply, jobs: tuple[QueueJob, ...], *, user: str | None
+) -> tuple[tuple[FinishedJob, ...] | None, str]:
+    """Return the jobs that ended, and why they are missing or only our own; nothing else hangs on them.
+
+    Accounting has a privacy setting of its own, which no command shows: where others run and only we ever
+    finish, it hides them.
+    """
+    answer = reply.replies.get("finished")
+    try:
+        is_cut = answer is not None and answer.truncated
+        text = answer.stdout if answer is not None and is_cut else counted(reply, "finished")
+        found = read_finished(text, is_cut=is_cut)
+    except SiteError as missing:
+        return None, f"accounting tells no finished jobs: {missing.message}"
+    others_run = any(job.user not in {None, user} for job in jobs)
+    if user is not None and found and others_run and {job.user for job in found} == {user}:
+        return found, "accounting shows no finished jobs but our own"
+    return found, ""
 
 
 def _strange_states(nodes: tuple[Node, ...]) -> tuple[str, ...]:

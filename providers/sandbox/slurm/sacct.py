@@ -12,7 +12,7 @@ from providers.sandbox.slurm import tres
 from providers.sandbox.slurm.call import NEEDS, NONE, Call, Options, Refused, options
 from providers.sandbox.slurm.limits import priority
 from providers.sandbox.slurm.model import SHORT, Cluster, Job
-from providers.sandbox.slurm.squeue import matches
+from providers.sandbox.slurm.squeue import matches, may_see
 from providers.sandbox.slurm.text import BadText, clock, full_span, host_list, memory, read_moment
 
 LONGS = {
@@ -253,6 +253,8 @@ def run(call: Call) -> int:
     asked = _asked(given, fields)
     steps = []
     for job in _chosen(call, given):
+        if not may_see(cluster, job, call.user):  # slurmdbd.conf has a setting of its own: here they agree
+            continue
         steps.append(Step(job, batch=False))
         if not given.has("allocations") and job.start:
             steps.append(Step(job, batch=True))

@@ -233,13 +233,19 @@ def run(call: Call) -> int:
     return 0
 
 
+def may_see(cluster: Cluster, job: Job, me: str) -> bool:
+    """Return whether a user is shown a job: with PrivateData=jobs only their own (slurm.conf(5))."""
+    is_private = "jobs" in cluster.config.get("PrivateData", "").split(",")
+    return not is_private or me in {"root", job.user}
+
+
 def chosen(cluster: Cluster, given: Options, me: str) -> list[Job]:
     """Return the jobs that the filters leave.
 
     Raises:
         Refused: a single unknown job id, an unknown user, partition or state.
     """
-    jobs = current(cluster.jobs)
+    jobs = [job for job in current(cluster.jobs) if may_see(cluster, job, me)]
     if given.get("jobs"):
         jobs = by_ids(jobs, given.names("jobs"))
     wanted = states(given)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from federation.limit_use import UseOfLimits
 from federation.types import ChargeRule, Maintenance, PartitionQueue, ResourceRecord, UserLimits
 from orchestrator.envelope.types import (
     Accelerator,
@@ -81,7 +82,7 @@ def test_a_planned_wait_is_the_geometric_mean_of_both_plans() -> None:
 
 
 def test_learned_runtimes_of_the_user_shorten_the_second_plan() -> None:
-    model = PlacementModel(limit_fractions_by_user={("delta", "bob"): (0.05, 0.2, 0.2, 0.5)})
+    model = PlacementModel(limit_use=UseOfLimits(by_user={("delta", "bob"): (0.05, 0.2, 0.2, 0.5)}))
 
     found = estimates(full(running("n1", ends_in_s=5400), running("n2", ends_in_s=9000)), model=model)
 

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from datetime import timedelta
 
+from federation.limit_use import UseOfLimits
 from federation.types import PartitionQueue, ResourceRecord, RunningShare
 from orchestrator.placement.model import PlacementModel
 from orchestrator.placement.place import place
@@ -48,7 +49,7 @@ def test_an_outlook_is_made_once_per_snapshot_whoever_asks_and_when() -> None:
 
 def test_another_priority_or_another_use_of_limits_has_an_outlook_of_its_own() -> None:
     store, view = PlanStore(), record()
-    learned = PlacementModel(limit_fractions_by_partition={("delta", "gpu"): (0.1, 0.1, 0.1)})
+    learned = PlacementModel(limit_use=UseOfLimits(by_partition={("delta", "gpu"): (0.1, 0.1, 0.1)}))
 
     found = [
         store.outlook_of(view, now=NOW, model=MODEL),

@@ -55,7 +55,7 @@ def test_the_full_probe_adds_to_the_live_one() -> None:
     names = [op.name for op in build_probe(full=True).operations]
 
     assert names[:4] == live_names
-    assert names[4:] == ["partitions", "config", "user", "qos", "associations", "usage"]
+    assert names[4:] == ["partitions", "config", "user", "qos", "associations", "usage", "finished"]
 
 
 # --- read ----------------------------------------------------------------------------------------
