@@ -9,7 +9,7 @@ from django.contrib.auth.models import User
 from django.utils import timezone
 
 from federation import collector
-from federation.models import LimitUseRow, Snapshot, System
+from federation.models import LimitUseRow, System
 from federation.selectors import prepared, records_for, systems, systems_shown, use_of_limits
 from orchestrator.experience import placement_model
 from providers.sandbox.slurm.setup import env
@@ -63,7 +63,8 @@ def test_only_the_full_probe_asks_and_no_snapshot_keeps_the_names(sites: Sites, 
     _look(delta)
 
     assert LimitUseRow.objects.get().until is not None
-    newest = Snapshot.objects.get(pk=System.objects.get().snapshot_id)
+    newest = System.objects.get().snapshot
+    assert newest is not None
     assert newest.is_full
     body = zlib.decompress(bytes(newest.body or b""))
     assert Probe.model_validate_json(body).finished is None
