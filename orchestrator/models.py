@@ -153,6 +153,9 @@ class Task(models.Model):
                 fields=["user", "state"],
                 condition=~Q(state__in=[s.value for s in terminal_states(TASK_MOVES)]),
             ),
+            models.Index(
+                name="task_finished", fields=["finished_at"], condition=Q(finished_at__isnull=False)
+            ),
         ]
 
     def __str__(self) -> str:

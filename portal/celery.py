@@ -19,6 +19,7 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "portal.settings")
 
 TICK = "portal.tick"
 CHORES = "portal.chores"
+QUEUES = ("control", "default")
 
 
 @dataclass(frozen=True, slots=True)

@@ -170,6 +170,11 @@ class Env(BaseSettings):
     llm_tokens_per_day: int = Field(
         200_000, ge=0, description="tokens one user's drafts may take of the model in a day; 0: not limited"
     )
+    metrics_token: SecretStr | None = Field(
+        None,
+        min_length=16,
+        description="bearer token that GET /metrics (Prometheus) asks for; unset: not served",
+    )
     control_workers: int = Field(2, ge=1, le=32, description="processes of the control queue under `run.py`")
     default_workers: int = Field(2, ge=1, le=64, description="processes of the default queue under `run.py`")
     engine: AbsolutePath | None = Field(

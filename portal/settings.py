@@ -66,6 +66,7 @@ ASGI_APPLICATION = "portal.asgi.application"
 
 # Each is async-capable: a synchronous one would put a thread between every request and its async view.
 MIDDLEWARE = [
+    "portal.request_log.watched",
     "django.middleware.security.SecurityMiddleware",
     "portal.middleware.StaticFiles",
     "portal.middleware.content_security_policy",
@@ -221,6 +222,7 @@ LLM_BASE_URL, LLM_MODEL, LLM_TIMEOUT_S = ENV.llm_base_url, ENV.llm_model, ENV.ll
 LLM_API_KEY, LLM_TOKENS_PER_DAY = ENV.llm_api_key, ENV.llm_tokens_per_day
 
 RATE_PER_MINUTE, RATE_BURST = ENV.rate_per_minute, ENV.rate_burst
+METRICS_TOKEN = ENV.metrics_token.get_secret_value() if ENV.metrics_token else ""
 
 REST_FRAMEWORK: dict[str, Any] = {
     "DEFAULT_AUTHENTICATION_CLASSES": [

@@ -5,10 +5,12 @@ from django.urls import include, path
 
 from portal.api.problems import not_found, server_error, strange_request
 from portal.health import healthz, readyz
+from portal.telemetry.web import metrics
 
 urlpatterns = [
     path("healthz", healthz, name="healthz"),
     path("readyz", readyz, name="readyz"),
+    path("metrics", metrics, name="metrics"),
     path("admin/", admin.site.urls),
     path("", include("portal.api.urls")),
     path("", include("portal.globus.urls")),

@@ -14,7 +14,21 @@ VIEWS = (
     "events",
     "allocations",
     "calibration",
+    "task_states",
+    "attempt_states",
+    "due",
+    "attempt_timings",
+    "decisions",
+    "regret",
+    "subscriptions",
+    "deliveries",
+    "circuits",
+    "free_capacity",
+    "connections",
+    "recent_outcomes",
 )
+
+SECRET = {"password", "digest", "settings", "facts", "spec", "body", "url", "sealed_secret"}
 
 
 @pytest.mark.parametrize("view", VIEWS)
@@ -24,7 +38,7 @@ def test_each_view_answers(view: str) -> None:
         columns = [column.name for column in cursor.description]
 
     assert columns
-    assert not {"password", "digest", "settings", "facts", "spec", "body"} & set(columns)
+    assert not SECRET & set(columns)
 
 
 def test_the_schema_holds_these_views_and_nothing_else() -> None:

@@ -17,7 +17,7 @@ from click import Context
 from django.core.management import get_commands, load_command_class
 
 import run
-from portal import chores, env
+from portal import alive, chores, env, heartbeat
 from portal.celery import app
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -83,16 +83,65 @@ def test_commands_of_django_exist_and_take_the_options_given(name: str) -> None:
 
 
 def test_every_variable_given_to_facet_is_one_it_reads() -> None:
-    known = {env.variable_of(name) for name in env.Env.model_fields}
+    known = {env.variable_of(name) for name in env.Env.model_fields} | {"HOME"}
+    files = {f"{name}_FILE" for name in env.secret_variables()}
 
     for service in OURS.values():
-        assert set(service["environment"]) <= known
+        given = service["environment"]
+        assert set(given) <= known | files
+        assert {given[name].removeprefix("/run/secrets/") for name in given if name in files} <= set(
+            service["secrets"]
+        )
 
 
-def test_only_loopback_ports_of_web_and_grafana_are_published() -> None:
+def test_no_secret_is_a_variable_of_a_process_of_ours() -> None:
+    for service in OURS.values():
+        given = set(service["environment"]) & set(env.secret_variables())
+        assert {service["environment"][name] for name in given} <= {"redis://valkey:6379/0"}
+    for name, service in SERVICES.items():
+        assert set(service.get("secrets", ())) <= set(COMPOSE["secrets"])
+        known = {"GRAFANA_DB_PASSWORD"} if name == "grafana" else set()  # of the role that can only read
+        assert {key for key in service.get("environment", {}) if key.endswith(("PASSWORD", "KEY"))} == known
+
+
+def test_our_containers_run_with_nothing_they_do_not_need() -> None:
+    for service in OURS.values():
+        assert (service["read_only"], service["cap_drop"]) == (True, ["ALL"])
+        assert service["security_opt"] == ["no-new-privileges:true"]
+    for service in SERVICES.values():
+        assert service["restart"] in {"no", "unless-stopped"}
+        assert service["restart"] == "no" or "healthcheck" in service
+        assert service["logging"]["options"].keys() == {"max-size", "max-file"}
+
+
+def test_prometheus_is_given_its_files_and_starts_only_when_asked() -> None:
+    service = SERVICES["prometheus"]
+
+    assert service["profiles"] == ["prometheus"]
+    assert [name for name, each in SERVICES.items() if "profiles" in each] == ["prometheus"]
+    assert {mount.split(":")[0] for mount in service["volumes"]} == {
+        "prometheus", "./prometheus/prometheus.yml", "./prometheus/rules.yml",
+    }  # fmt: skip
+    assert "web" in SERVICES["web"]["environment"]["FACET_ALLOWED_HOSTS"].split(",")
+
+
+@pytest.mark.parametrize("name", ["control-worker", "default-worker", "clock"])
+def test_health_is_asked_of_a_part_that_there_is(name: str) -> None:
+    python, module, asked, part = SERVICES[name]["healthcheck"]["test"][1:]
+
+    assert (python, module, asked) == ("python", "-m", "portal.alive")
+    assert alive.KEYS[part] in {heartbeat.key_of(known) for known in (*heartbeat.WORKERS, heartbeat.CLOCK)}
+    assert part == name.removesuffix("-worker")
+
+
+def test_only_loopback_ports_are_published() -> None:
     published = {name: service["ports"] for name, service in SERVICES.items() if "ports" in service}
 
-    assert published == {"web": ["127.0.0.1:8000:8000"], "grafana": ["127.0.0.1:3000:3000"]}
+    assert published == {
+        "web": ["127.0.0.1:8000:8000"],
+        "grafana": ["127.0.0.1:3000:3000"],
+        "prometheus": ["127.0.0.1:9090:9090"],
+    }
 
 
 def test_the_servers_keep_what_must_be_kept_and_evict_nothing() -> None:

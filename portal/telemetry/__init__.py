@@ -1,0 +1,1 @@
+"""What Prometheus reads at `/metrics`: how Facet stands, asked when it is asked, and how its web answers."""
