@@ -243,12 +243,21 @@ def _seen_text(record: Record) -> _Seen:
         gres=NodeGres(
             configured=read_gres(record.need("Gres")),
             used=read_gres(record.get("GresUsed")),
-            allocated=read_tres(record.need("AllocTRES")),
+            allocated=_held_tres(record.need("AllocTRES"), read_count(record.need("CPUAlloc"))),
         ),
         features=read_words(record.get("ActiveFeatures") or record.get("AvailableFeatures")),
         architecture=record.get("Arch") or None,
         reason=record.get("Reason"),
     )
+
+
+def _held_tres(text: str, cpus_allocated: int) -> Mapping[str, int]:
+    """Return AllocTRES as far as a job can hold it: every job on a node has at least one of its CPUs.
+
+    A controller that was killed can come back with a GPU in AllocTRES of a node without a job, and keep it
+    there until its next start (seen on 22.05, GresUsed 0, CPUAlloc 0); it still gives that GPU to jobs.
+    """
+    return read_tres(text) if cpus_allocated else _NONE
 
 
 def read_nodes_json(text: str, *, partly_reserved: Mapping[str, int] = _NONE) -> tuple[Node, ...]:
@@ -288,7 +297,7 @@ def _seen_json(row: Mapping[str, object]) -> _Seen:
         gres=NodeGres(
             configured=read_gres(json_text(row.get("gres"))),
             used=read_gres(json_text(row.get("gres_used"))),
-            allocated=read_tres(json_text(row.get("tres_used"))),
+            allocated=_held_tres(json_text(row.get("tres_used")), _required(row, "alloc_cpus")),
         ),
         features=read_words(row.get("active_features")) or read_words(row.get("features")),
         architecture=_or_none(json_text(row.get("architecture"))),

@@ -217,8 +217,17 @@ def read_accounting(text: str) -> tuple[AccountingRow, ...]:
 
 def submit_time(row: Row) -> datetime | None:
     """Return when the row's attempt was submitted (a requeue counts as a submission); None if not shown."""
+    return _instant_or_none(row.submit)
+
+
+def end_time(row: AccountingRow) -> datetime | None:
+    """Return when the row's attempt ended; None if it has not, or that is not shown."""
+    return _instant_or_none(row.end)
+
+
+def _instant_or_none(text: str) -> datetime | None:
     try:
-        return read_instant(row.submit)
+        return read_instant(text)
     except UnparsableOutput:
         return None
 

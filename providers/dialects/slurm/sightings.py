@@ -16,6 +16,7 @@ from providers.dialects.slurm.rows import (
     AccountingRow,
     QueueRow,
     Row,
+    end_time,
     is_for_id,
     submit_time,
 )
@@ -28,6 +29,9 @@ _COMMENT = re.compile(r"facet:([A-Za-z0-9_.-]+)")
 _SLACK: Final = timedelta(minutes=15)
 """How far the site's clock may be from ours before a submission counts as another one's."""
 _LONG_AGO: Final = datetime.min.replace(tzinfo=UTC)
+_NOT_YET: Final = datetime.max.replace(tzinfo=UTC)
+_SUPERSEDED: Final = frozenset({"REQUEUED", "RESIZING"})
+"""Accounting's words for an allocation that the same job went on from."""
 
 _LEADING: Final[tuple[JobState, ...]] = (
     JobState.RUNNING,
@@ -75,12 +79,21 @@ def find_accounting(rows: Sequence[AccountingRow], ref: JobRef) -> Sighting:
         attempts.setdefault(row.job_id, []).append(row)
     parts: list[Observation] = []
     for rows_of_part in attempts.values():
-        newest = max(enumerate(rows_of_part), key=lambda each: (submit_time(each[1]) or _LONG_AGO, each[0]))[
-            1
-        ]
+        newest = max(enumerate(rows_of_part), key=_age_of)[1]
         restarts = sum(row is not newest and row.state != "RESIZING" for row in rows_of_part)
         parts.append(_observe(newest).model_copy(update={"restarts": restarts}))
     return Sighting(_fold(parts, ref))
+
+
+def _age_of(numbered: tuple[int, AccountingRow]) -> tuple[datetime, datetime, bool, int]:
+    """Return what orders the rows of one job, the newest last.
+
+    A requeue counts as a submission, and may fall into the second of the one before: then the row that ended
+    last, or has not ended, is the newer. A row that says REQUEUED or RESIZING is never the last word of
+    two. sacct promises no order of such rows.
+    """
+    number, row = numbered
+    return (submit_time(row) or _LONG_AGO, end_time(row) or _NOT_YET, row.state not in _SUPERSEDED, number)
 
 
 def belongs(row: Row, ref: JobRef) -> bool | None:

@@ -1,5 +1,6 @@
 """One running cluster as tests use it: clients as any user, faults, background load, and the way back."""
 
+import re
 import signal
 import subprocess
 import time
@@ -34,6 +35,9 @@ class Refused(RuntimeError):
     def __init__(self, answer: Answer) -> None:
         super().__init__(f"{' '.join(answer.argv)}: rc {answer.rc}: {answer.stderr}{answer.stdout}")
         self.answer = answer
+
+
+_HOLDS_GPUS = re.compile(r"GresUsed=\S*gpu:(?:\w+:)?[1-9]|AllocTRES=\S*gres/gpu")
 
 
 class Cluster:
@@ -233,6 +237,21 @@ class Cluster:
                 "root", ("scontrol", "update", f"nodename={','.join(sorted(set(out)))}", "state=resume")
             )
         self.wait_idle()
+        if self._forgotten_gpus():
+            # Slurm 22.05 can lose a job's release of its GPUs when a daemon dies in between: they stay counted
+            # as used on idle nodes until the controller counts anew from the jobs it knows.
+            self.restart("slurmctld")
+            self.wait_idle()
+            until(
+                lambda: not self._forgotten_gpus(),
+                f"{self.name} to count its GPUs as free",
+                timeout_s=RETURN_S,
+            )
+
+    def _forgotten_gpus(self) -> list[str]:
+        """Return the nodes that count GPUs as used; of an idle cluster these are used by nobody."""
+        shown = self.ask("scontrol", "-d", "-o", "show", "node").splitlines()
+        return [line.split()[0] for line in shown if _HOLDS_GPUS.search(line)]
 
     def _revive(self) -> None:
         mine = {name for name in self._space.known() if name.startswith(f"{self.name}:")}

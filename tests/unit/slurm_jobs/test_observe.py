@@ -405,6 +405,27 @@ def test_the_newest_attempt_decides_whatever_the_order_of_rows() -> None:
         assert (got.state, got.restarts) == (JobState.COMPLETED, 1)
 
 
+@pytest.mark.parametrize(
+    ("state", "end", "expected"),
+    [
+        ("CANCELLED by 20001", "2026-11-29T17:10:00", JobState.CANCELLED),
+        ("COMPLETED", "2026-11-29T17:00:00", JobState.COMPLETED),
+        ("PENDING", "Unknown", JobState.QUEUED),
+    ],
+)
+def test_a_requeue_within_the_second_of_the_submission_is_the_newer_attempt(
+    state: str, end: str, expected: JobState
+) -> None:
+    same_second = {"JobID": "7", "Submit": "2026-11-29T17:00:00"}
+    old = accounting_record(**same_second, State="REQUEUED", End="2026-11-29T17:00:00")
+    new = accounting_record(**same_second, State=state, Start="Unknown", End=end)
+
+    for accounting in (old + new, new + old):
+        got = seen(ref("7"), accounting=accounting)
+        assert got is not None
+        assert (got.state, got.restarts) == (expected, 1)
+
+
 def test_a_resize_is_no_restart() -> None:
     rows = accounting_record(JobID="7", State="RESIZING") + accounting_record(JobID="7", State="COMPLETED")
 

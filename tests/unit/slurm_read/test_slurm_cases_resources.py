@@ -127,6 +127,22 @@ def test_gres_parse_14_gpus_without_a_free_cpu_or_memory_are_stranded() -> None:
         assert pool.free == expected[name]["gpus_schedulable_now"]
 
 
+@pytest.mark.parametrize(("busy_cpus", "free"), [("0", 4), ("1", 3)])
+def test_a_gpu_that_a_killed_controller_left_in_alloctres_is_held_only_where_a_job_is(
+    busy_cpus: str, free: int
+) -> None:
+    text = node_text(
+        Gres="gpu:a100:4(S:0-1)",
+        GresUsed="gpu:a100:0(IDX:N/A)",
+        CPUAlloc=busy_cpus,
+        CPUTot="64",
+        State="MIXED" if free < 4 else "IDLE",
+        AllocTRES="gres/gpu:a100=1",
+    )
+
+    assert read_nodes(text)[0].gpus == (GpuPool(type="a100", total=4, used=4 - free, free=free),)
+
+
 def test_gres_parse_16_nodes_are_counted_by_node_not_by_lines_of_a_partition() -> None:
     _, expected = case("gres-parse-16")
     draining = {"State": "MIXED+DRAIN", "CPUTot": "128", "CPUAlloc": "32"}  # printed as 32/0/96/128
