@@ -238,8 +238,8 @@ class Cluster:
             )
         self.wait_idle()
         if self._forgotten_gpus():
-            # Slurm 22.05 can lose a job's release of its GPUs when a daemon dies in between: they stay counted
-            # as used on idle nodes until the controller counts anew from the jobs it knows.
+            # A controller that was killed can keep a GPU counted as used on an idle node until it is started
+            # once more (seen on 22.05).
             self.restart("slurmctld")
             self.wait_idle()
             until(
