@@ -1,10 +1,11 @@
 """Writing the event log, always inside the transaction of the change it reports."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from django.contrib.auth import get_user_model
 from django.db import connection
 
 from federation.event_types import EVENT_TYPES
@@ -28,7 +29,6 @@ class Happening:
     attempt: str = ""
     transfer: str = ""
     actor: str = "facet"
-    on_behalf_of: str = ""
     state: str = ""
     data: Mapping[str, Any] = field(default_factory=dict)
     next_actions: Sequence[Mapping[str, Any]] = ()
@@ -37,11 +37,14 @@ class Happening:
 def record(happenings: Sequence[Happening], *, now: datetime) -> list[Event]:
     """Write the events in order and return them. Positions in the log are given at commit.
 
+    Whoever acted, `on_behalf_of` names the user whose event it is; the system's own events have none.
+
     Raises:
         KeyError: a type that the catalogue does not list.
     """
     if not connection.in_atomic_block:
         raise RuntimeError("Events are written in the transaction of the change they report.")
+    people = _people(happening.user_id for happening in happenings)
     rows = [
         Event(
             handle=new_handle("evt", now),
@@ -55,7 +58,7 @@ def record(happenings: Sequence[Happening], *, now: datetime) -> list[Event]:
             attempt=happening.attempt,
             transfer=happening.transfer,
             actor=happening.actor,
-            on_behalf_of=happening.on_behalf_of,
+            on_behalf_of=people.get(happening.user_id, ""),
             at=now,
             state=happening.state,
             summary=happening.summary[:_SUMMARY_CHARS],
@@ -65,6 +68,14 @@ def record(happenings: Sequence[Happening], *, now: datetime) -> list[Event]:
         for happening in happenings
     ]
     return Event.objects.bulk_create(rows)
+
+
+def _people(ids: Iterable[int | None]) -> dict[int | None, str]:
+    wanted = {pk for pk in ids if pk is not None}
+    if not wanted:
+        return {}
+    users = get_user_model()._default_manager.filter(pk__in=wanted)  # noqa: SLF001  # its only name
+    return {user.pk: f"user:{user.get_username()}" for user in users}
 
 
 @dataclass(frozen=True, slots=True)

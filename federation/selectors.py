@@ -1,7 +1,7 @@
 """Reading the federation, always for one user."""
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from functools import lru_cache
 
@@ -27,6 +27,8 @@ from federation.shown import (
     show_system,
 )
 from federation.types import Access, Credit, Health, ResourceRecord, Standing
+from providers.errors import InvalidInput
+from providers.reading import nearest
 from providers.types import Association, Partition, Probe, Qos
 
 
@@ -175,6 +177,23 @@ def systems_shown(user: AbstractBaseUser, *, now: datetime) -> list[SystemShown]
 def connected_slugs(user_id: int) -> frozenset[str]:
     """Return the systems a user is connected to."""
     return frozenset(Connection.objects.filter(user_id=user_id).values_list("system__slug", flat=True))
+
+
+def check_slugs(words: Iterable[str], *, pointer: str) -> None:
+    """Refuse slugs of systems that this installation does not know.
+
+    Raises:
+        InvalidInput: naming the nearest known system for each.
+    """
+    given = list(words)
+    known = set(System.objects.values_list("slug", flat=True)) if given else set()
+    problems = tuple(
+        (f"{pointer}/{number}", "unknown_system", f"No system `{word}`." + nearest(word, known))
+        for number, word in enumerate(given)
+        if word not in known
+    )
+    if problems:
+        raise InvalidInput(problems[0][2], problems=problems)
 
 
 def snapshots(user: AbstractBaseUser) -> QuerySet[Snapshot]:

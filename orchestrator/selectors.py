@@ -1,14 +1,14 @@
 """Reading tasks, attempts, decisions and events, always for one user."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
 from django.contrib.auth.models import AbstractBaseUser
 from django.db.models import Count, Prefetch, Q, QuerySet
 
-from federation.models import Connection, Event, EventPosition, System
+from federation.models import Connection, Event, EventPosition
 from orchestrator.continuation import next_actions
 from orchestrator.experience import wait_outcomes
 from orchestrator.forecasts import forecast_of
@@ -113,13 +113,17 @@ def events_after(
     *,
     types: Sequence[str] = (),
     subject: str | None = None,
+    systems: Collection[str] | None = None,
     limit: int = 200,
 ) -> list[EventShown]:
     """Return the next events after a cursor, in commit order.
 
-    `types` may end in `.*`; `subject` is the subject itself, or a task, group, attempt, transfer or system.
+    `types` may end in `.*`; `subject` is the subject itself, or a task, group, attempt, transfer or system;
+    `systems` leaves out what happened at any other.
     """
     rows = of_types(events(user).filter(position__seq__gt=cursor), types)
+    if systems is not None:
+        rows = rows.filter(system__in=["", *systems])
     if subject:
         rows = rows.filter(
             Q(subject=subject)
@@ -150,21 +154,6 @@ def head_cursor() -> int:
 def oldest_cursor() -> int | None:
     """Return the place of the oldest event kept; None when there is none."""
     return EventPosition.objects.order_by("seq").values_list("seq", flat=True).first()
-
-
-def may_follow(user: AbstractBaseUser, subject: str) -> bool:
-    """Return whether a subject is this user's own, or a system."""
-    kinds: dict[str, QuerySet[Any]] = {
-        "task": Task.objects.filter(user_id=user.pk),
-        "att": Attempt.objects.filter(task__user_id=user.pk),
-        "grp": groups(user),
-        "xfer": transfers(user),
-        "env": envelopes(user),
-    }
-    rows = kinds.get(subject.partition("_")[0])
-    if rows is None:
-        return System.objects.filter(slug=subject).exists()
-    return rows.filter(handle=subject).exists()
 
 
 def show_event(event: Event) -> EventShown:

@@ -16,6 +16,8 @@ class ApiToken(models.Model):
     """First characters, shown so that a person can tell tokens apart."""
     digest = models.CharField(max_length=64, unique=True)
     scopes = models.JSONField(default=list)
+    systems = models.JSONField(default=list)
+    """Slugs of the systems it may use and see; none named: all of its user's."""
     created_at = models.DateTimeField()
     expires_at = models.DateTimeField(null=True, blank=True)
     revoked_at = models.DateTimeField(null=True, blank=True)

@@ -19,7 +19,7 @@ from portal.webhooks.address import check, place_of
 from portal.webhooks.deliver import allowed, secrets_of, send_one
 from portal.webhooks.post import Sender
 from portal.webhooks.signing import PURPOSE, new_secret
-from providers.errors import Conflict, InvalidInput
+from providers.errors import Conflict, InvalidInput, NotAuthorized
 from providers.types import Frozen
 
 DIGEST_S = {"hourly": 3600, "daily": 86_400}
@@ -245,6 +245,7 @@ def create(caller: Caller, given: SubscriptionInput, *, now: datetime) -> Subscr
     Raises:
         FacetError: a type, subject, cursor or URL is not what it must be.
     """
+    _whole(caller)
     _check(caller.user, given.types, given.subject)
     if given.after is not None:
         check_cursor(given.after)
@@ -267,6 +268,19 @@ def create(caller: Caller, given: SubscriptionInput, *, now: datetime) -> Subscr
     return SubscriptionMade(**_fields(row), secret=secret)
 
 
+def _whole(caller: Caller) -> None:
+    """Refuse a token that is limited to systems: what is delivered outlives it and knows no such limit.
+
+    Raises:
+        NotAuthorized: it is.
+    """
+    if caller.systems is not None:
+        raise NotAuthorized(
+            f"A token limited to {', '.join(sorted(caller.systems))} makes and edits no subscriptions.",
+            remediation="Read the stream or wait_for_events with it, or use a token of all your systems.",
+        )
+
+
 def _check(user: AbstractBaseUser, types: tuple[str, ...], subject: str | None) -> None:
     check_types(types)
     check_subject(user, subject or None)
@@ -283,6 +297,7 @@ def edit(caller: Caller, row: Subscription, given: SubscriptionEdit, *, now: dat
     Raises:
         FacetError: a type, subject or URL is not what it must be, or belongs to another target.
     """
+    _whole(caller)
     said = given.model_dump(exclude_none=True)
     _check(caller.user, given.types or (), given.subject)
     for field, target in (("url", Target.WEBHOOK), ("digest", Target.EMAIL)):

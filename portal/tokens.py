@@ -12,6 +12,7 @@ from pydantic import Field
 
 from federation.handles import new_handle
 from federation.managers import is_site_manager
+from federation.selectors import check_slugs
 from portal.models import ApiToken
 from portal.skills.registry import Caller, Scope
 from providers.errors import FacetError, InvalidInput, NotAuthorized, NotFound
@@ -37,6 +38,9 @@ class TokenInput(Frozen):
     name: str = Field(min_length=1, max_length=80)
     scopes: tuple[str, ...] = Field(min_length=1, description="read, draft, submit, manage, admin.")
     expires_in_days: int | None = Field(90, ge=1, le=3650, description="Null: never.")
+    systems: tuple[str, ...] = Field(
+        (), description="The only systems it may use and see, by slug; none named: all of yours."
+    )
 
 
 class TokenShown(Frozen):
@@ -47,6 +51,7 @@ class TokenShown(Frozen):
     name: str
     prefix: str = Field(description="How the secret begins.")
     scopes: list[str]
+    systems: list[str] = Field(description="The only systems it may use and see; empty: all of yours.")
     created_at: datetime
     expires_at: datetime | None
     revoked_at: datetime | None
@@ -84,6 +89,7 @@ def show_token(row: ApiToken, *, now: datetime) -> TokenShown:
         name=row.name,
         prefix=row.prefix,
         scopes=list(row.scopes),
+        systems=list(row.systems),
         created_at=row.created_at,
         expires_at=row.expires_at,
         revoked_at=row.revoked_at,
@@ -122,12 +128,15 @@ def issue_token(
     scopes: Sequence[Scope],
     now: datetime,
     expires_at: datetime | None = None,
+    systems: Sequence[str] = (),
 ) -> tuple[ApiToken, str]:
     """Make a token and return its row and its secret, which nobody can ask for again.
 
     Raises:
+        InvalidInput: a system that is not known.
         NotAuthorized: `admin` for somebody who is no administrator.
     """
+    check_slugs(systems, pointer="/systems")
     if not set(scopes) <= may_hold(user):
         raise NotAuthorized(
             "Only administrators' tokens can have the scope `admin`.", missing_scope=Scope.ADMIN.value
@@ -140,6 +149,7 @@ def issue_token(
         prefix=secret[:12],
         digest=digest(secret),
         scopes=[scope.value for scope in scopes],
+        systems=sorted(set(systems)),
         created_at=now,
         expires_at=expires_at,
     )
@@ -151,7 +161,7 @@ def create_token(caller: Caller, given: TokenInput, *, now: datetime) -> TokenMa
 
     Raises:
         InvalidInput: an unknown scope.
-        NotAuthorized: a scope the caller lacks.
+        NotAuthorized: a scope the caller lacks, or a system it may not use.
     """
     scopes = scopes_of(given.scopes)
     missing = [scope for scope in scopes if not caller.may(scope)]
@@ -159,9 +169,15 @@ def create_token(caller: Caller, given: TokenInput, *, now: datetime) -> TokenMa
         raise NotAuthorized(
             f"You cannot give what you do not hold: {', '.join(missing)}.", missing_scope=missing[0].value
         )
+    systems = given.systems or tuple(sorted(caller.systems or ()))
+    outside = [slug for slug in systems if not caller.reaches(slug)]
+    if outside:
+        raise NotAuthorized(f"Your own token may not use: {', '.join(outside)}.", systems=outside)
     days = given.expires_in_days
     expires_at = None if days is None else now + timedelta(days=days)
-    row, secret = issue_token(caller.user, name=given.name, scopes=scopes, now=now, expires_at=expires_at)
+    row, secret = issue_token(
+        caller.user, name=given.name, scopes=scopes, now=now, expires_at=expires_at, systems=systems
+    )
     return TokenMade(**show_token(row, now=now).model_dump(), token=secret)
 
 
@@ -204,7 +220,12 @@ def caller_of(secret: str, *, now: datetime) -> Caller:
     if row.last_used_at is None or now - row.last_used_at >= _USED_AT_MOST_EVERY:
         ApiToken.objects.filter(pk=row.pk).update(last_used_at=now)
     held = frozenset(Scope(word) for word in row.scopes)
-    return Caller(user=row.user, actor=f"token:{row.name}", scopes=held & may_hold(row.user))
+    return Caller(
+        user=row.user,
+        actor=f"token:{row.name}",
+        scopes=held & may_hold(row.user),
+        systems=frozenset(row.systems) or None,
+    )
 
 
 def caller_in_session(user: AbstractBaseUser) -> Caller:

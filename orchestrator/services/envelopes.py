@@ -1,6 +1,6 @@
 """From what a caller said to the envelope a task is placed by, with the draft it rests on."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -18,7 +18,7 @@ from orchestrator.envelope.types import EnvelopeInput
 from orchestrator.envelope.validate import read_envelope_input
 from orchestrator.models import Envelope
 from orchestrator.task_input import TaskInput
-from providers.errors import InvalidInput, NotFound
+from providers.errors import InvalidInput, NotAuthorized, NotFound
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +42,38 @@ class Understood:
         }
 
 
-def understand(task: TaskInput, *, user_id: int, pointer: str = "") -> Understood:
-    """Return the envelope of a task input.
+def within(
+    envelope: EnvelopeValue, systems: Collection[str] | None, *, pointer: str = "/envelope"
+) -> EnvelopeValue:
+    """Return an envelope whose policy allows no system but these; None = any. It stays so in every retry.
+
+    Raises:
+        NotAuthorized: the policy itself allows none of them.
+    """
+    if systems is None:
+        return envelope
+    asked = envelope.policy.allow_systems
+    both = tuple(sorted(systems if asked is None else set(asked) & set(systems)))
+    if not both:
+        theirs = ", ".join(sorted(systems))
+        raise NotAuthorized(
+            f"The policy allows {', '.join(asked or ())}; the token may use {theirs} only.",
+            remediation=f"Change {pointer}/policy/allow_systems, or use a token of other systems.",
+            pointer=f"{pointer}/policy/allow_systems",
+        )
+    policy = envelope.policy.model_copy(update={"allow_systems": both})
+    return envelope.model_copy(update={"policy": policy})
+
+
+def understand(
+    task: TaskInput, *, user_id: int, pointer: str = "", systems: Collection[str] | None = None
+) -> Understood:
+    """Return the envelope of a task input, bound to `systems` where those are all its caller may use.
 
     Raises:
         InvalidInput: with every fault by pointer.
         NotFound: `envelope_id` names no envelope of this user.
+        NotAuthorized: it allows none of the systems its caller may use.
     """
     if task.envelope_id is not None:
         row = Envelope.objects.filter(handle=task.envelope_id, user_id=user_id).first()
@@ -58,9 +84,10 @@ def understand(task: TaskInput, *, user_id: int, pointer: str = "") -> Understoo
         given = read_envelope_input(task.envelope or {}, pointer=f"{pointer}/envelope")
     draft = _draft(task, pointer)
     if draft is None:
-        return Understood(merge_script(given, _silent())[0])
+        envelope = merge_script(given, _silent())[0]
+        return Understood(within(envelope, systems, pointer=f"{pointer}/envelope"))
     envelope, conflicts = merge_script(given, draft)
-    return Understood(envelope, draft, conflicts)
+    return Understood(within(envelope, systems, pointer=f"{pointer}/envelope"), draft, conflicts)
 
 
 def _silent() -> Draft:

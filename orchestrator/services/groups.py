@@ -1,6 +1,6 @@
 """The verbs on groups: submit, advance, cancel. Children are tasks; a group starts, watches, sums up."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -44,9 +44,12 @@ def submit_group(
     *,
     actor: str,
     now: datetime,
+    systems: Collection[str] | None = None,
     created: Callable[[str], None] | None = None,
 ) -> SubmittedGroup:
     """Accept a group: every child is read before anything is written, and all exist or none does.
+
+    `systems` are the only ones its children may ever run on, where its caller is limited to some.
 
     `created` is called with the handle in the transaction that makes the group; what it raises undoes it.
 
@@ -55,7 +58,7 @@ def submit_group(
     """
     wanted = read(GroupInput, given, what="group")
     children = children_of(wanted)
-    ready = _read_children(children, user)
+    ready = _read_children(children, user, systems)
     with transaction.atomic():
         group = Group.objects.create(
             handle=new_handle("grp", now),
@@ -88,14 +91,15 @@ def submit_group(
 
 
 def _read_children(
-    children: Sequence[ChildSpec], user: AbstractBaseUser
+    children: Sequence[ChildSpec], user: AbstractBaseUser, systems: Collection[str] | None
 ) -> list[tuple[ChildSpec, TaskInput, Any]]:
     ready, problems = [], []
     for spec in children:
         try:
             task = read_task(spec.task, pointer=spec.pointer)
             known_systems(task.envelope, pointer=f"{spec.pointer}/envelope")
-            ready.append((spec, task, understand(task, user_id=user.pk, pointer=spec.pointer)))
+            understood = understand(task, user_id=user.pk, pointer=spec.pointer, systems=systems)
+            ready.append((spec, task, understood))
         except InvalidInput as error:
             problems += list(error.problems) or [(spec.pointer, error.code, error.message)]
         if len(problems) > 50:
@@ -123,7 +127,6 @@ def group_event(
         user_id=group.user_id,
         group=group.handle,
         actor=actor,
-        on_behalf_of=f"user:{group.user_id}" if actor == "facet" else "",
         state=group.state,
         summary=summary,
         data=data or {},

@@ -4,7 +4,6 @@ The text is the job's: cleaned, cut, marked untrusted, and counted, so that no j
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import datetime, timedelta
 
 from django.db import transaction
@@ -78,7 +77,7 @@ def _words(text: str) -> str:
 
 
 def _happening(attempt: Attempt, words: str, *, number: int, source: str) -> Happening:
-    happening = task_event(
+    return task_event(
         attempt.task,
         TYPE,
         f"{attempt.task.name} reports (untrusted): \u201c{words}\u201d",
@@ -86,4 +85,3 @@ def _happening(attempt: Attempt, words: str, *, number: int, source: str) -> Hap
         actor=f"job:{attempt.handle}",
         data={"text": words, "untrusted": True, "number": number, "source": source},
     )
-    return replace(happening, on_behalf_of=f"user:{attempt.task.user_id}")

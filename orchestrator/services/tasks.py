@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -20,7 +20,7 @@ from orchestrator.lifecycle import TASK_MOVES, AttemptState, Cause, TaskState, i
 from orchestrator.models import Group, Task
 from orchestrator.placement.types import Decision as DecisionValue
 from orchestrator.services.cancelling import ask_to_cancel, end_unsent, open_attempts
-from orchestrator.services.envelopes import Understood, keep_envelope, understand
+from orchestrator.services.envelopes import Understood, keep_envelope, understand, within
 from orchestrator.services.moves import attempt_event, move_task, task_event
 from orchestrator.services.placing import LOOK_AGAIN_AFTER, Placed, decide, place_task
 from orchestrator.services.replacement import reconsider
@@ -54,10 +54,13 @@ def submit_task(
     *,
     actor: str,
     now: datetime,
+    systems: Collection[str] | None = None,
     created: Callable[[str], None] | None = None,
     notes: Sequence[str] = (),
 ) -> Submitted:
     """Accept a task, place it and plan its first attempt; the site is touched only after the commit.
+
+    `systems` are the only ones it may ever run on, where its caller is limited to some.
 
     `created` is called with the handle in the transaction that makes the task; what it raises undoes it.
     `notes` join the warnings of the decision.
@@ -69,7 +72,7 @@ def submit_task(
     wanted = read_task(given)
     known_systems(wanted.envelope)
     known_subscriptions(user, wanted.continuation.subscriptions, pointer="/continuation/subscriptions")
-    understood = understand(wanted, user_id=user.pk)
+    understood = understand(wanted, user_id=user.pk, systems=systems)
     try:
         with transaction.atomic():
             submitted = _create(user, wanted, understood, actor=actor, now=now, notes=notes)
@@ -185,21 +188,24 @@ def known_systems(envelope: Mapping[str, Any] | None, *, pointer: str = "/envelo
 
 
 def preview(
-    user: AbstractBaseUser, given: object, *, now: datetime
+    user: AbstractBaseUser, given: object, *, now: datetime, systems: Collection[str] | None = None
 ) -> tuple[DecisionValue, Understood | None]:
     """Return the decision a task or a bare envelope would get; nothing is kept.
+
+    `systems` are the only ones it may run on, where its caller is limited to some.
 
     Raises:
         InvalidInput: the input cannot be read.
     """
     if isinstance(given, dict) and not {"command", "script", "envelope", "envelope_id"} & given.keys():
         known_systems(given, pointer="")
-        return decide(user, read_envelope(given, pointer=""), now=now), None
+        bare = within(read_envelope(given, pointer=""), systems, pointer="")
+        return decide(user, bare, now=now), None
     if isinstance(given, dict) and not {"command", "script"} & given.keys():
         given = {**given, "command": ["true"]}  # an envelope alone is enough to ask where it would run
     wanted = read_task(given)
     known_systems(wanted.envelope)
-    understood = understand(wanted, user_id=user.pk)
+    understood = understand(wanted, user_id=user.pk, systems=systems)
     value = decide(user, understood.envelope, now=now, kind=kind_of(stored(wanted)))
     return value, understood
 
@@ -247,8 +253,11 @@ def replan(
     now: datetime,
     exclude_systems: Sequence[str] = (),
     envelope: object = None,
+    systems: Collection[str] | None = None,
 ) -> Task:
     """Place a task anew: at once where no job exists, else when the site confirmed the old one's end.
+
+    Where its caller is limited to some systems, from now on it runs on no other.
 
     Raises:
         NotFound: no such task for this user.
@@ -263,10 +272,11 @@ def replan(
             message = f"No system `{word}`." + nearest(str(word), known)
             raise InvalidInput(message, problems=((f"/exclude_systems/{number}", "unknown_system", message),))
     columns: dict[str, Any] = {"excluded_systems": list(exclude_systems), "updated_at": now}
-    if envelope is not None:
+    if envelope is not None or systems is not None:
         if isinstance(envelope, dict):
             known_systems(envelope)
-        columns["envelope"] = keep_envelope(read_envelope(envelope), user_id=user.pk, now=now)
+        value = read_envelope(task.envelope.body if envelope is None else envelope)
+        columns["envelope"] = keep_envelope(within(value, systems), user_id=user.pk, now=now)
     Task.objects.filter(pk=task.pk).update(**columns)
     for name, value in columns.items():
         setattr(task, name, value)

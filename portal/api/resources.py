@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from django.contrib.auth.models import AbstractBaseUser
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 from django.http import QueryDict
 from pydantic import BaseModel
 
@@ -21,6 +21,7 @@ from orchestrator.services import subscriptions as subscribed
 from portal import subscriptions, tokens
 from portal.api.paging import MAX_LIMIT, Page, bad_parameter, filters, newest_first, whole_number, words
 from portal.skills.events import check_cursor, check_types
+from portal.skills.registry import Caller
 from providers.errors import NotFound
 from providers.reading import nearest
 
@@ -43,29 +44,38 @@ class Resource:
     show_in_list: Callable[[Any, datetime], BaseModel] | None = None
     extra: tuple[str, ...] = ()
     """Query parameters besides filters and paging."""
+    place: str = ""
+    """Lookup of the system at which one lies; empty: it lies at none."""
 
     def parameters(self) -> tuple[str, ...]:
         """Return every query parameter of the list."""
         return (*self.filters, *self.extra, *PAGING)
 
-    def page(
-        self, user: AbstractBaseUser, query: QueryDict, *, now: datetime
-    ) -> tuple[list[BaseModel], str | None]:
+    def reached(self, caller: Caller) -> QuerySet[Any]:
+        """Return the user's rows; for a narrowed token those at its systems, or at none."""
+        rows = self.rows(caller.user)
+        if caller.systems is None or not self.place:
+            return rows
+        here = Q(**{f"{self.place}__in": caller.systems})
+        nowhere = Q(**{self.place: ""}) | Q(**{f"{self.place}__isnull": True})
+        return rows.filter(here | nowhere)
+
+    def page(self, caller: Caller, query: QueryDict, *, now: datetime) -> tuple[list[BaseModel], str | None]:
         """Return one page as values, and the cursor of the next."""
         self.check_state(query)
         limit = whole_number(query, "limit", default=50, least=1, most=MAX_LIMIT)
-        rows = self.rows(user).filter(**filters(query, self.filters))
+        rows = self.reached(caller).filter(**filters(query, self.filters))
         page = newest_first(rows, query, limit)
         show = self.show_in_list or self.show
         return [show(row, now) for row in page.rows], page.following
 
-    def one(self, user: AbstractBaseUser, handle: str, *, now: datetime) -> BaseModel:
+    def one(self, caller: Caller, handle: str, *, now: datetime) -> BaseModel:
         """Return one object.
 
         Raises:
-            NotFound: none of this user's.
+            NotFound: none of this caller's.
         """
-        row = self.rows(user).filter(handle=handle).first()
+        row = self.reached(caller).filter(handle=handle).first()
         if row is None:
             raise self.missing(handle)
         return self.show(row, now)
@@ -93,9 +103,7 @@ class Resource:
 class Systems(Resource):
     """Systems are few, named by slug, and made from what was probed."""
 
-    def page(
-        self, user: AbstractBaseUser, query: QueryDict, *, now: datetime
-    ) -> tuple[list[BaseModel], str | None]:
+    def page(self, caller: Caller, query: QueryDict, *, now: datetime) -> tuple[list[BaseModel], str | None]:
         """Return the systems after the cursor, by slug."""
         self.check_state(query)
         limit = whole_number(query, "limit", default=50, least=1, most=MAX_LIMIT)
@@ -103,26 +111,27 @@ class Systems(Resource):
         states, slugs = words(query, "state"), words(query, "system")
         found: list[BaseModel] = [
             each
-            for each in federation.systems_shown(user, now=now)
+            for each in self._shown(caller, now=now)
             if each.id > after and (each.state in states or not states) and (each.id in slugs or not slugs)
         ]
         more = len(found) > limit
         return found[:limit], getattr(found[limit - 1], "id", None) if more else None
 
-    def one(self, user: AbstractBaseUser, handle: str, *, now: datetime) -> BaseModel:
+    def one(self, caller: Caller, handle: str, *, now: datetime) -> BaseModel:
         """Return one system by slug."""
-        for each in federation.systems_shown(user, now=now):
+        for each in self._shown(caller, now=now):
             if each.id == handle:
                 return each
         raise self.missing(handle)
+
+    def _shown(self, caller: Caller, *, now: datetime) -> list[SystemShown]:
+        return [each for each in federation.systems_shown(caller.user, now=now) if caller.reaches(each.id)]
 
 
 class Events(Resource):
     """Events come oldest first: a reader goes on where it stopped. Cursors are places in commit order."""
 
-    def page(
-        self, user: AbstractBaseUser, query: QueryDict, *, now: datetime
-    ) -> tuple[list[BaseModel], str | None]:
+    def page(self, caller: Caller, query: QueryDict, *, now: datetime) -> tuple[list[BaseModel], str | None]:
         """Return the events after a cursor (`after`, or `cursor`), in commit order."""
         if "after" in query and "cursor" in query:
             raise bad_parameter("after", "not_exactly_one", "Give `after` or `cursor`, not both.")
@@ -133,7 +142,7 @@ class Events(Resource):
         check_types(types, pointer="?type")
         if after:
             check_cursor(after)
-        rows = orchestrator.events(user).filter(position__seq__gt=after, **filters(query, self.filters))
+        rows = self.reached(caller).filter(position__seq__gt=after, **filters(query, self.filters))
         found = list(orchestrator.of_types(rows, types).order_by("position__seq")[: limit + 1])
         page = Page(found[:limit], str(found[limit - 1].position.seq) if len(found) > limit else None)
         return [self.show(row, now) for row in page.rows], page.following
@@ -163,6 +172,7 @@ RESOURCES: dict[str, Resource] = {
             lambda row, _now: federation.show_snapshot(row),
             filters={"system": "system__slug", "state": "availability"},
             states=("available", "scheduler_down", "unreachable", "unparsable"),
+            place="system__slug",
         ),
         Resource(
             "envelopes",
@@ -188,6 +198,7 @@ RESOURCES: dict[str, Resource] = {
                 "client_ref": "client_ref",
             },
             states=_states(TaskState),
+            place="attempt__system__slug",
         ),
         Resource(
             "groups",
@@ -213,6 +224,7 @@ RESOURCES: dict[str, Resource] = {
                 "job_id": "job_id",
             },
             states=_states(AttemptState),
+            place="system__slug",
         ),
         Resource(
             "decisions",
@@ -229,6 +241,7 @@ RESOURCES: dict[str, Resource] = {
             },
             states=("placed", "unschedulable"),
             show_in_list=lambda row, _now: orchestrator.show_decision_in_list(row),
+            place="system",
         ),
         Resource(
             "transfers",
@@ -238,6 +251,7 @@ RESOURCES: dict[str, Resource] = {
             lambda row, _now: orchestrator.show_transfer(row),
             filters={"task": "task__handle", "state": "state"},
             states=_states(TransferState),
+            place="task__attempt__system__slug",
         ),
         Events(
             "events",
@@ -255,6 +269,7 @@ RESOURCES: dict[str, Resource] = {
                 "state": "state",
             },
             extra=("type", "after"),
+            place="system",
         ),
         Resource(
             "allocations",
@@ -263,6 +278,7 @@ RESOURCES: dict[str, Resource] = {
             federation.allocations,
             lambda row, _now: federation.show_allocation(row),
             filters={"system": "system__slug", "account": "account"},
+            place="system__slug",
         ),
         Resource(
             "charges",
@@ -277,6 +293,7 @@ RESOURCES: dict[str, Resource] = {
                 "attempt": "attempt_handle",
                 "kind": "kind",
             },
+            place="allocation__system__slug",
         ),
         Resource(
             "subscriptions",

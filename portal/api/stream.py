@@ -27,7 +27,7 @@ from portal.api.paging import bad_parameter, refuse_unknown, words
 from portal.api.problems import MethodNotAllowed, respond, translated
 from portal.listening import LISTENER, Bell, Heard, frame
 from portal.skills.events import check_cursor, check_subject, check_types
-from portal.skills.registry import Scope, require
+from portal.skills.registry import Scope, check_reach, require
 from portal.tokens import Unauthenticated, caller_of
 
 HEARTBEAT_S = 12.0
@@ -54,6 +54,9 @@ class Reader:
     subject: str | None
     after: int
     systems: frozenset[str] = frozenset()
+    """Those the user is connected to."""
+    only: frozenset[str] | None = None
+    """Those a narrowed token may hear of."""
     trusted_at: float = field(default_factory=time.monotonic)
 
     def renew(self) -> None:
@@ -73,7 +76,8 @@ class Reader:
         theirs = heard.user_id == self.user.pk or (
             heard.user_id is None and (shown.system is None or shown.system in self.systems)
         )
-        return theirs and self._is_of_type(shown.type) and self._is_about(heard)
+        heeded = self.only is None or not shown.system or shown.system in self.only
+        return theirs and heeded and self._is_of_type(shown.type) and self._is_about(heard)
 
     def _is_of_type(self, word: str) -> bool:
         return not self.types or any(
@@ -112,6 +116,7 @@ def _open(request: HttpRequest) -> Reader:
     types = tuple(word for word in words(query, "types") if word)
     check_types(types, pointer="?types")
     check_subject(caller.user, query.get("subject"))
+    check_reach(caller, query.get("subject"), name="subject")
     given = request.META.get("HTTP_LAST_EVENT_ID") or query.get("after")
     head = selectors.head_cursor()
     after = head if given is None else min(_cursor(given), head)
@@ -119,7 +124,7 @@ def _open(request: HttpRequest) -> Reader:
         check_cursor(after)
     LISTENER.start()
     secret = bearer(request.META.get("HTTP_AUTHORIZATION", ""))
-    reader = Reader(caller.user, secret, types, query.get("subject"), after)
+    reader = Reader(caller.user, secret, types, query.get("subject"), after, only=caller.systems)
     reader.renew()
     return reader
 
@@ -190,6 +195,7 @@ async def _catch_up(reader: Reader) -> bytes:
         reader.after,
         types=reader.types,
         subject=reader.subject,
+        systems=reader.only,
         limit=_BATCH,
     )
     found = await _borrow(read)

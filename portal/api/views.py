@@ -27,6 +27,7 @@ from portal.skills.registry import (
     Options,
     Scope,
     Skill,
+    check_reach,
     describe,
     described,
     require,
@@ -218,7 +219,7 @@ class ResourceList(ApiView):
     def get(self, request: Any) -> HttpResponse:
         """Return one page."""
         require(self.caller, Scope.READ)
-        found, following = RESOURCES[self.resource].page(self.caller.user, request.GET, now=timezone.now())
+        found, following = RESOURCES[self.resource].page(self.caller, request.GET, now=timezone.now())
         listed = ",".join(each.model_dump_json(by_alias=True) for each in found)
         response = as_json(None)
         response.content = f'{{"results":[{listed}],"next":{json.dumps(following)}}}'
@@ -246,7 +247,7 @@ class OneObject(ApiView):
     def get(self, request: Any, handle: str) -> HttpResponse:
         """Return it; 304 when the caller has it already."""
         require(self.caller, Scope.READ)
-        response = as_json(RESOURCES[self.resource].one(self.caller.user, handle, now=timezone.now()))
+        response = as_json(RESOURCES[self.resource].one(self.caller, handle, now=timezone.now()))
         tag = etag_of(response.content)
         if tag in _tags(request.META.get("HTTP_IF_NONE_MATCH", "")):
             response = HttpResponse(status=304)
@@ -295,7 +296,7 @@ class OneToken(OneObject):
         now = timezone.now()
         wanted = request.META.get("HTTP_IF_MATCH")
         if wanted is not None:
-            held = as_json(RESOURCES["tokens"].one(self.caller.user, handle, now=now))
+            held = as_json(RESOURCES["tokens"].one(self.caller, handle, now=now))
             if "*" not in _tags(wanted) and etag_of(held.content) not in _tags(wanted):
                 raise EditedMeanwhile("The token is no longer what If-Match says.")
         return as_json(tokens.show_token(tokens.revoke_token(self.caller.user, handle, now=now), now=now))
@@ -324,7 +325,8 @@ class Calibration(ApiView):
         shown = [
             show_calibration(found).model_dump(mode="json", by_alias=True)
             for found in selectors.calibration(self.caller.user)
-            if found.system in (wanted["system"] or [found.system])
+            if self.caller.reaches(found.system)
+            and found.system in (wanted["system"] or [found.system])
             and found.partition in (wanted["partition"] or [found.partition])
         ]
         return as_json({"results": shown, "next": None})
@@ -347,6 +349,7 @@ def owned_task(caller: Caller, handle: str) -> Any:
         NotFound: there is none of that handle.
     """
     try:
+        check_reach(caller, handle, name="task")
         return tasks.find_task(caller.user, handle)
     except NotFound:
         raise RESOURCES["tasks"].missing(handle) from None

@@ -162,9 +162,9 @@ def listed(caller: Caller) -> list[tuple[str, str, str]]:
     require(caller, Scope.READ)
     now = timezone.now()
     systems: Any = RESOURCES["systems"]
-    rows, _ = systems.page(caller.user, QueryDict("limit=50"), now=now)
+    rows, _ = systems.page(caller, QueryDict("limit=50"), now=now)
     found = [(f"facet://systems/{each.id}", each.id, f"{each.name}: {each.state}"[:200]) for each in rows]
-    tasks = RESOURCES["tasks"].rows(caller.user)[:20]
+    tasks = RESOURCES["tasks"].reached(caller)[:20]
     found += [(f"facet://tasks/{row.handle}", row.name, f"task, {row.state}") for row in tasks]
     return found
 
@@ -180,7 +180,7 @@ def read(caller: Caller, uri: str) -> str:
     kind, _, handle = uri.removeprefix("facet://").partition("/")
     if not uri.startswith("facet://") or kind not in READABLE or not handle:
         raise NotFound(f"Nothing at {uri[:120]!r}; there is facet://KIND/ID of {', '.join(READABLE)}.")
-    value = RESOURCES[kind].one(caller.user, handle, now=timezone.now())
+    value = RESOURCES[kind].one(caller, handle, now=timezone.now())
     short, _ = fitted(value.model_dump(mode="json", by_alias=True))
     return json.dumps(short, ensure_ascii=False, separators=(",", ":"))
 

@@ -95,7 +95,7 @@ def _shown(caller: Caller, handle: str) -> Json:
     resource = RESOURCES[f"{_noun(handle)}s"]
     if not handle.startswith(("task_", "grp_")):
         raise NotFound(f"No task {handle[:80]!r}.")
-    value: Json = resource.one(caller.user, handle, now=timezone.now()).model_dump(mode="json", by_alias=True)
+    value: Json = resource.one(caller, handle, now=timezone.now()).model_dump(mode="json", by_alias=True)
     return value
 
 

@@ -9,6 +9,7 @@ from pydantic import Field, field_validator
 
 from federation.event_types import EVENT_TYPES
 from orchestrator import selectors
+from orchestrator.reach import may_follow
 from orchestrator.shown import EventShown
 from portal.listening import LISTENER
 from portal.skills.bounds import fitting
@@ -87,7 +88,7 @@ def check_subject(user: AbstractBaseUser, subject: str | None) -> None:
     Raises:
         NotFound: no such object for this user.
     """
-    if subject is not None and not selectors.may_follow(user, subject):
+    if subject is not None and not may_follow(user, subject):
         raise NotFound(f"No {subject!r} whose events you could follow.", pointer="/subject")
 
 
@@ -104,7 +105,12 @@ def _wait(given: WaitInput, call: Call) -> Answer:
     while True:
         head = selectors.head_cursor()
         found = selectors.events_after(
-            user, after, types=given.types, subject=given.subject, limit=given.limit
+            user,
+            after,
+            types=given.types,
+            subject=given.subject,
+            systems=call.caller.systems,
+            limit=given.limit,
         )
         left = until - time.monotonic()
         if found or left <= 0 or LISTENER.stopping:

@@ -52,7 +52,7 @@ class FederationView(Frozen):
 
 def _inspect(given: InspectInput, call: Call) -> Answer:
     user, now = call.caller.user, call.now
-    systems = selectors.systems_shown(user, now=now)
+    systems = [each for each in selectors.systems_shown(user, now=now) if call.caller.reaches(each.id)]
     if given.systems is not None:
         _all_known(given.systems, systems)
         systems = [system for system in systems if system.id in given.systems]

@@ -42,6 +42,7 @@ def _submit_group(given: GroupGiven, call: Call) -> Answer:
         call.caller.user,
         given.model_extra or {},
         actor=call.caller.actor,
+        systems=call.caller.systems,
         now=call.now,
         created=call.options.created,
     )

@@ -96,7 +96,10 @@ class PreviewInput(Frozen):
 
 def _preview(given: PreviewInput, call: Call) -> Answer:
     value, _ = tasks.preview(
-        call.caller.user, as_before(call.caller.user, given.model_extra or {}), now=call.now
+        call.caller.user,
+        as_before(call.caller.user, given.model_extra or {}),
+        now=call.now,
+        systems=call.caller.systems,
     )
     body = value.model_dump(mode="json", by_alias=True)
     return Answer(Previewed.model_validate(body if call.options.full else shortened(body, call.options.room)))
@@ -117,6 +120,7 @@ def _submit(given: SubmitInput, call: Call) -> Answer:
         wanted,
         actor=caller.actor,
         now=refreshed.now,
+        systems=caller.systems,
         created=options.created,
         notes=refreshed.notes,
     )
@@ -199,6 +203,7 @@ def _replan(given: ReplanInput, call: Call) -> Answer:
         now=call.now,
         exclude_systems=given.exclude_systems,
         envelope=given.envelope,
+        systems=call.caller.systems,
     )
     if not task.attempts.filter(cancel_reason="superseded", finished_at=None).exists():
         task = _settled(task, call.options.wait_s)

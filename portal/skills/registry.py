@@ -9,6 +9,7 @@ from typing import Any
 from django.contrib.auth.models import AbstractBaseUser
 from pydantic import BaseModel
 
+from orchestrator.reach import places_of
 from portal.skills.bounds import LIMIT_BYTES
 from providers.errors import NotAuthorized, NotFound
 from providers.reading import nearest, read
@@ -32,6 +33,12 @@ class Caller:
     actor: str
     """`user:NAME` or `token:NAME`."""
     scopes: frozenset[Scope]
+    systems: frozenset[str] | None = None
+    """The only systems it may use and see; None = every one of the user's."""
+
+    def reaches(self, system: str | None) -> bool:
+        """Return whether something at this system, or at none, is the caller's to see."""
+        return self.systems is None or not system or system in self.systems
 
     def may(self, scope: Scope) -> bool:
         """Return whether the caller holds a scope."""
@@ -111,7 +118,25 @@ class Skill:
         """
         require(caller, *self.scopes)
         value = read(self.input, given, what=f"{self.name} input")
+        for name in _NAMING:
+            check_reach(caller, getattr(value, name, None), name=name)
         return self.verb(value, Call(caller, now, options or Options()))
+
+
+_NAMING = ("task", "group", "attempt", "transfer", "subject", "like")
+"""Members of a skill's input that name something which lies at a system."""
+
+
+def check_reach(caller: Caller, handle: object, *, name: str) -> None:
+    """Refuse what lies outside the systems of a narrowed token, as if it were not there.
+
+    Raises:
+        NotFound: it lies at another system.
+    """
+    if caller.systems is None or not isinstance(handle, str):
+        return
+    if not places_of(caller.user, handle) <= caller.systems:
+        raise NotFound(f"No {name} {handle[:80]!r}.", pointer=f"/{name}")
 
 
 def require(caller: Caller, *scopes: Scope) -> None:

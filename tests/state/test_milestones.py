@@ -71,7 +71,7 @@ def test_a_job_without_network_leaves_its_milestones_for_the_end(
     ]
     assert noted[0].summary == "work reports (untrusted): “epoch 1”"
     attempt = task.attempts.get()
-    assert (noted[0].actor, noted[0].on_behalf_of) == (f"job:{attempt.handle}", f"user:{alice.pk}")
+    assert (noted[0].actor, noted[0].on_behalf_of) == (f"job:{attempt.handle}", "user:alice")
     assert (noted[0].subject, noted[0].wake) == (task.handle, "milestone")
     assert Path(attempt.stdout_path).read_text() == "rc 0\n"
     paths = {entry["path"] for entry in task.manifest.body["files"]}

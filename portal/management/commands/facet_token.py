@@ -24,6 +24,9 @@ class Command(BaseCommand):
             "--scopes", required=True, help="of read,draft,submit,manage,admin; comma-separated"
         )
         parser.add_argument("--name", default="command line", help="what to call it")
+        parser.add_argument(
+            "--systems", default="", help="the only systems it may use and see; comma-separated; none: all"
+        )
         parser.add_argument("--expires-days", type=int, default=90, help="days until it expires; 0: never")
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -45,6 +48,7 @@ class Command(BaseCommand):
                 scopes=scopes,
                 now=now,
                 expires_at=now + timedelta(days=days) if days else None,
+                systems=[word.strip() for word in options["systems"].split(",") if word.strip()],
             )
         except FacetError as error:
             raise CommandError(error.message) from None
