@@ -111,8 +111,8 @@ def states() -> str:
         _prose(
             "The same table guards every move in Python and, as a trigger, in the database. A state that is "
             "`final` is never left. `unknown` means that an attempt cannot be seen now: it is not an end, "
-            "and never by itself a reason to run the work again. Groups and transfers have tables already; "
-            "no skill makes them yet."
+            "and never by itself a reason to run the work again. A transfer stays `requested` while it waits "
+            "for a consent of its owner."
         ),
         *blocks,
         "## Causes",

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
-from orchestrator.lifecycle import Cause, TaskState
+from orchestrator.lifecycle import Cause, TaskState, TransferState
 
 Action: TypeAlias = dict[str, Any]
 
@@ -39,3 +39,13 @@ def next_actions(task: str, state: TaskState, cause: Cause | None = None) -> Seq
             return (result,)
         case _:
             return (_call("cancel", "stop it", task=task),)
+
+
+def transfer_actions(transfer: str, state: TransferState, *, sign_in: str | None = None) -> Sequence[Action]:
+    """Return what may be done about a transfer; `sign_in`: where a person gives the consent it waits for."""
+    cancel = _call("cancel", "stop it", transfer=transfer)
+    if state in (TransferState.REQUESTED, TransferState.ACTIVE):
+        if sign_in is None:
+            return (cancel,)
+        return ({"action": "sign_in", "url": sign_in, "why": "give the consent it waits for"}, cancel)
+    return ()

@@ -25,7 +25,6 @@ from orchestrator.shown import (
     TaskShown,
     Timeline,
     TimelineEntry,
-    TransferShown,
 )
 
 _CHILDREN_SHOWN = 100
@@ -79,11 +78,6 @@ def children(group: Group) -> list[Task]:
     """Return a group's tasks in the order they were given; rows of `groups()` need no query."""
     rows = group.tasks.select_related("attempt__system").order_by("pk")
     return list(getattr(group, "prefetched_tasks", rows))
-
-
-def transfers(user: AbstractBaseUser) -> QuerySet[Transfer]:
-    """Return this user's transfers, newest first."""
-    return Transfer.objects.filter(user_id=user.pk).select_related("task").order_by("-id")
 
 
 def manifest_of(task: Task) -> Manifest | None:
@@ -327,20 +321,6 @@ def _child(task: Task) -> ChildShown:
         state=task.state,
         system=attempt.system.slug if attempt else None,
         partition=attempt.partition if attempt else None,
-    )
-
-
-def show_transfer(transfer: Transfer) -> TransferShown:
-    """Return a transfer as the outside sees it."""
-    return TransferShown(
-        id=transfer.handle,
-        task=transfer.task.handle if transfer.task else None,
-        state=transfer.state,
-        source=transfer.source,
-        destination=transfer.destination,
-        reason=transfer.reason or None,
-        created_at=transfer.created_at,
-        finished_at=transfer.finished_at,
     )
 
 

@@ -193,17 +193,48 @@ class GroupShown(Frozen):
     finished_at: datetime | None
 
 
+class TransferItem(Frozen):
+    """One file or folder of a transfer."""
+
+    source: str
+    destination: str
+    bytes: int | None = Field(description="As declared; null = not known.")
+    sha256: str | None
+    path: str | None = Field(description="Below the job's working directory; null = no job's.")
+
+
 class TransferShown(Frozen):
-    """One movement of data."""
+    """One movement of data, storage to storage."""
 
     id: str
     task: str | None
+    attempt: str | None
     state: str
+    purpose: str = Field(description="move, stage_in, stage_out or replicate.")
+    mover: str = Field(description="`globus` or `file` (this machine).")
     source: str
     destination: str
-    reason: str | None
+    items: list[TransferItem]
+    reason: str | None = Field(description="Why it stands where it stands, in the storage's own words.")
+    fault: str | None = Field(
+        description="missing_source, permission_denied, quota, checksum_mismatch, deadline, consent or other."
+    )
+    faults: int = Field(description="How often something was tried again.")
+    files: int | None
+    files_moved: int
+    files_skipped: int = Field(description="Were there already, with the same checksum.")
+    bytes_expected: int | None
+    bytes_moved: int
+    rate_mib_s: float | None = Field(description="Of a finished one, from its start to its end.")
+    sign_in: str | None = Field(description="Where a person gives the consent it waits for.")
+    submitted_by: str
+    cancel_requested: bool
     created_at: datetime
+    started_at: datetime | None
+    observed_at: datetime | None
+    deadline_at: datetime | None
     finished_at: datetime | None
+    next_actions: list[dict[str, Any]]
 
 
 class TimelineEntry(Frozen):

@@ -9,7 +9,8 @@ from django.utils import timezone
 
 from federation import collector
 from federation.models import Connection, System
-from orchestrator import control
+from federation.movers import moves_folder
+from orchestrator import control, moving
 from orchestrator.dispatch import dispatch as dispatch_attempt
 from orchestrator.doorbell import hang
 from orchestrator.services import deliveries, groups, tasks
@@ -17,7 +18,9 @@ from portal import digest, heartbeat, idempotency
 from portal.bells import RINGER
 from portal.celery import Every
 from portal.webhooks import deliver as webhooks
+from providers.movers.local_copy import forget_old
 
+_MOVES_KEPT_S = 7 * 86_400.0
 RHYTHM = {
     "portal.control": Every(1),
     "portal.collect": Every(1),
@@ -38,6 +41,8 @@ def control_tick() -> None:
         advance_task.apply_async((task_id,), queue="default", expires=10)
     for group_id in groups.groups_with_work(now=now):
         advance_group.apply_async((group_id,), queue="default", expires=10)
+    for user_id in moving.users_with_work(now=now):
+        watch_transfers.apply_async((user_id,), queue="default", expires=10)
     heartbeat.beat(heartbeat.CONTROL_CYCLE)
 
 
@@ -58,6 +63,12 @@ def advance_group(group_id: int) -> None:
     """Start, watch and end the children of a group."""
     while groups.advance_group(group_id, now=timezone.now()):
         pass
+
+
+@shared_task(name="portal.watch_transfers")
+def watch_transfers(user_id: int) -> None:
+    """Submit, watch and end what one user moves."""
+    moving.watch_transfers(user_id, now=timezone.now())
 
 
 @shared_task(name="portal.dispatch")
@@ -105,6 +116,7 @@ def housekeeping() -> None:
     collector.prune(now=timezone.now())
     idempotency.prune(now=timezone.now())
     deliveries.prune(now=timezone.now())
+    forget_old(moves_folder(), keep_s=_MOVES_KEPT_S)
 
 
 @shared_task(name="portal.deliver")
@@ -130,3 +142,4 @@ hang("dispatch", _bell(dispatch))
 hang("control_system", _bell(control_system, expires=10))
 hang("advance_task", _bell(advance_task, expires=30))
 hang("advance_group", _bell(advance_group, expires=30))
+hang("watch_transfers", _bell(watch_transfers, expires=10))

@@ -151,6 +151,11 @@ class Env(BaseSettings):
     globus_first_poll_ms: int = Field(
         300, ge=1, description="pause before a task's state is first asked for; doubled each time"
     )
+    local_roots: Words = Field(
+        (),
+        description="folders of this machine that people may move files in (file://), comma-separated; "
+        "{user} stands for each person's own name; unset: none",
+    )
     webhook_allow: Words = Field(
         (),
         description="webhook receivers allowed besides public HTTPS ones, comma-separated: host, host:port, "
@@ -246,7 +251,7 @@ def load() -> Env:
             name = variable_of(field) if field in Env.model_fields else field
             sentences.append(f"{name}: {line['msg']}.")
         raise BadEnvironment("\n".join(sentences)) from None
-    sentences += _contradictions(env)
+    sentences += [*_contradictions(env), *_bad_roots(env.local_roots)]
     if sentences:
         raise BadEnvironment("\n".join(sentences))
     return env
@@ -276,6 +281,14 @@ def _contradictions(env: Env) -> list[str]:
             wanted = " or ".join(f"{scheme}://…" for scheme in schemes)
             sentences.append(f"{variable_of(field)}: must read {wanted}.")
     return sentences
+
+
+def _bad_roots(roots: tuple[str, ...]) -> list[str]:
+    return [
+        f"FACET_LOCAL_ROOTS: {root} must be an absolute path without `..`."
+        for root in roots
+        if not root.startswith("/") or ".." in root.split("/")
+    ]
 
 
 def example() -> str:

@@ -204,6 +204,7 @@ GLOBUS_SIGN_UP = ENV.globus_sign_up
 GLOBUS_AUTH_URL, GLOBUS_COMPUTE_URL = ENV.globus_auth_url.rstrip("/"), ENV.globus_compute_url.rstrip("/")
 GLOBUS_TRANSFER_URL = ENV.globus_transfer_url.rstrip("/")
 GLOBUS_REQUESTS_PER_10S, GLOBUS_FIRST_POLL_MS = ENV.globus_requests_per_10s, ENV.globus_first_poll_ms
+LOCAL_ROOTS = tuple(root.rstrip("/") for root in ENV.local_roots)
 # Telling people and programs.
 WEBHOOK_ALLOW = ENV.webhook_allow
 _MAIL = urlsplit(ENV.email_url.get_secret_value() if ENV.email_url else "")

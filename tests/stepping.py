@@ -8,7 +8,7 @@ from django.utils import timezone
 
 from federation import selectors
 from federation.models import System
-from orchestrator import control, experience
+from orchestrator import control, experience, moving
 from orchestrator.dispatch import dispatch
 from orchestrator.doorbell import hang
 from orchestrator.lifecycle import TASK_MOVES, TaskState, is_terminal
@@ -27,7 +27,7 @@ def forget_what_is_cached() -> None:
 
 def silence_the_bells() -> None:
     """Let no ring do anything: the test is the clock."""
-    for name in ("dispatch", "control_system", "advance_task", "advance_group"):
+    for name in ("dispatch", "control_system", "advance_task", "advance_group", "watch_transfers"):
         hang(name, lambda _row: None)
 
 
@@ -39,6 +39,8 @@ def step(system: System | None = None) -> None:
         dispatch(attempt_id, now=timezone.now())
     for system_id in [system.pk] if system else control.systems_with_work(now=timezone.now()):
         control.control_system(system_id, now=timezone.now())
+    for user_id in moving.users_with_work(now=timezone.now()):
+        moving.watch_transfers(user_id, now=timezone.now())
     for task_id in control.tasks_with_work(now=timezone.now()):
         tasks.advance_task(task_id, now=timezone.now())
 

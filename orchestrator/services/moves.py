@@ -1,4 +1,4 @@
-"""Moving a task or an attempt: compare-and-swap on the state we believe in, and the event beside it."""
+"""Moving tasks, attempts, transfers: compare-and-swap on the state we believe in, and the event beside it."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -8,17 +8,19 @@ from federation.ledger import Happening
 from orchestrator.lifecycle import (
     ATTEMPT_MOVES,
     TASK_MOVES,
+    TRANSFER_MOVES,
     AttemptState,
     Cause,
     TaskState,
+    TransferState,
     check_move,
     is_terminal,
 )
-from orchestrator.models import Attempt, Task
+from orchestrator.models import Attempt, Task, Transfer
 from providers.errors import IllegalMove
 
 
-def _swap(row: Task | Attempt, believed: str, columns: Mapping[str, Any]) -> None:
+def _swap(row: Task | Attempt | Transfer, believed: str, columns: Mapping[str, Any]) -> None:
     """Write the columns where the row is still in the believed state."""
     changed = type(row).objects.filter(pk=row.pk, state=believed).update(**columns)
     if changed == 0:
@@ -75,6 +77,20 @@ def move_attempt(
     _swap(attempt, believed, written)
 
 
+def move_transfer(transfer: Transfer, target: TransferState, *, now: datetime, **columns: Any) -> None:
+    """Move a transfer, with whatever else changes in the same write.
+
+    Raises:
+        IllegalMove: the lifecycle has no such move, or another worker moved first.
+    """
+    believed = TransferState(transfer.state)
+    check_move(TRANSFER_MOVES, believed, target)
+    written: dict[str, Any] = {"state": target.value, **columns}
+    if is_terminal(TRANSFER_MOVES, target):
+        written |= {"finished_at": now, "due_at": None}
+    _swap(transfer, believed, written)
+
+
 def task_event(
     task: Task,
     type_: str,
@@ -117,4 +133,33 @@ def attempt_event(
         state=attempt.state,
         summary=summary,
         data=data or {},
+    )
+
+
+def transfer_event(
+    transfer: Transfer,
+    type_: str,
+    summary: str,
+    *,
+    actor: str = "facet",
+    data: Mapping[str, Any] | None = None,
+    next_actions: Sequence[Mapping[str, Any]] = (),
+) -> Happening:
+    """Return the event of something that happened to a transfer."""
+    task, attempt = transfer.task, transfer.attempt
+    return Happening(
+        type=type_,
+        subject=transfer.handle,
+        user_id=transfer.user_id,
+        task=task.handle if task else "",
+        attempt=attempt.handle if attempt else "",
+        transfer=transfer.handle,
+        system=attempt.system.slug if attempt else "",
+        actor=actor,
+        on_behalf_of=f"user:{transfer.user_id}" if actor == "facet" else "",
+        state=transfer.state,
+        summary=summary,
+        data={"purpose": transfer.purpose, "source": transfer.source, "destination": transfer.destination}
+        | dict(data or {}),
+        next_actions=next_actions,
     )

@@ -15,6 +15,7 @@ from federation.shown import AllocationShown, ChargeShown, SnapshotShown, System
 from federation.types import Health
 from orchestrator import selectors as orchestrator
 from orchestrator import shown
+from orchestrator import transfer_selectors as moved
 from orchestrator.lifecycle import AttemptState, GroupState, TaskState, TransferState
 from orchestrator.models import DeliveryState, SubscriptionState
 from orchestrator.services import subscriptions as subscribed
@@ -247,9 +248,15 @@ RESOURCES: dict[str, Resource] = {
             "transfers",
             "Movements of your data.",
             shown.TransferShown,
-            orchestrator.transfers,
-            lambda row, _now: orchestrator.show_transfer(row),
-            filters={"task": "task__handle", "state": "state"},
+            moved.transfers,
+            lambda row, _now: moved.show_transfer(row),
+            filters={
+                "task": "task__handle",
+                "attempt": "attempt__handle",
+                "state": "state",
+                "purpose": "purpose",
+                "mover": "mover",
+            },
             states=_states(TransferState),
             place="task__attempt__system__slug",
         ),

@@ -226,7 +226,12 @@ class ResourceList(ApiView):
         return response
 
 
-CREATED_BY = {"tasks": "submit_task", "groups": "submit_group", "envelopes": "draft_envelope"}
+CREATED_BY = {
+    "tasks": "submit_task",
+    "groups": "submit_group",
+    "envelopes": "draft_envelope",
+    "transfers": "move_data",
+}
 """Which skill a POST to a list of objects is."""
 
 

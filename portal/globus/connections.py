@@ -11,7 +11,7 @@ from pydantic import Field, ValidationError
 
 from federation.ledger import Happening, record
 from federation.models import Connection, LinkKind, System
-from orchestrator import control
+from orchestrator import control, moving
 from portal.models import GlobusIdentity
 from providers.errors import InvalidInput, NotAuthorized
 from providers.types import Frozen
@@ -135,4 +135,5 @@ def resume(user: AbstractBaseUser, *, now: datetime) -> list[str]:
     GlobusIdentity.objects.filter(user_id=user.pk).update(wanted={})
     System.objects.filter(pk__in=[row.system_id for row in rows]).update(next_probe_at=now)
     control.look_again([row.pk for row in rows], now=now)
+    moving.look_again(user.pk, now=now)
     return [row.system.slug for row in rows]

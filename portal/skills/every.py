@@ -1,6 +1,6 @@
 """Importing this module registers every skill there is."""
 
-from portal.skills import envelopes, events, federation, groups, logs, placing, results
+from portal.skills import envelopes, events, federation, groups, logs, placing, results, transfers
 from portal.skills.registry import SKILLS
 
-__all__ = ["SKILLS", "envelopes", "events", "federation", "groups", "logs", "placing", "results"]
+__all__ = ["SKILLS", "envelopes", "events", "federation", "groups", "logs", "placing", "results", "transfers"]

@@ -1,4 +1,4 @@
-"""Skills on what became of a task or a group: its result, and cancelling it."""
+"""Skills on what became of work: the result of a task or a group, and cancelling it, or a transfer."""
 
 from itertools import accumulate
 from typing import Any
@@ -6,11 +6,12 @@ from typing import Any
 from pydantic import Field, RootModel
 
 from orchestrator import selectors
-from orchestrator.services import groups, tasks
-from orchestrator.shown import AttemptShown, GroupShown, TaskShown
+from orchestrator.services import groups, tasks, transfers
+from orchestrator.shown import AttemptShown, GroupShown, TaskShown, TransferShown
+from orchestrator.transfer_selectors import show_transfer
 from portal.skills.bounds import fitting, size
 from portal.skills.registry import Answer, Call, Scope, Skill, register
-from providers.errors import InvalidInput, NotFound
+from providers.errors import InvalidInput
 from providers.types import Frozen
 
 
@@ -101,8 +102,8 @@ class AnyResult(RootModel[Result | GroupResult]):
     """A task's result, or a group's."""
 
 
-class AnyState(RootModel[TaskShown | GroupShown]):
-    """A task, or a group."""
+class AnyState(RootModel[TaskShown | GroupShown | TransferShown]):
+    """A task, a group, or a transfer."""
 
 
 def _exactly_one(**named: str | None) -> tuple[str, str]:
@@ -154,7 +155,8 @@ def _cancel(given: CancelInput, call: Call) -> Answer:
     kind, handle = _exactly_one(task=given.task, group=given.group, transfer=given.transfer)
     user, actor = call.caller.user, call.caller.actor
     if kind == "transfer":
-        raise NotFound(f"No transfer {handle!r}.", pointer="/transfer")
+        transfer = transfers.cancel_transfer(user, handle, actor=actor, now=call.now)
+        return Answer(AnyState(show_transfer(transfer)))
     if kind == "group":
         group = groups.cancel_group(user, handle, actor=actor, now=call.now)
         group.refresh_from_db()
@@ -177,7 +179,7 @@ register(
 register(
     Skill(
         "cancel",
-        "Cancel a task or a group; confirmed by every site before it is final.",
+        "Cancel a task, a group or a transfer; confirmed by every site before it is final.",
         CancelInput,
         AnyState,
         (Scope.SUBMIT, Scope.MANAGE),

@@ -14,12 +14,22 @@ from globus_sdk.exc import GlobusError
 from globus_sdk.transport import RequestsTransport, RetryConfig
 
 from providers.errors import FacetError, InvalidInput, NotAuthorized, NotFound, RateLimited, SiteUnreachable
-from providers.movers.types import Move, MoveState, Progress
+from providers.movers.types import Fault, Finding, Move, MoveState, Progress
 
 _ANSWER_S = 10.0
 _AT_ONCE = 1000
 """Moves asked for in one request (the service's page size)."""
 _WAIT_FOR_429_S = 10.0
+_FAULTS: Mapping[str, Fault] = {
+    "FILE_NOT_FOUND": Fault.MISSING,
+    "PERMISSION_DENIED": Fault.DENIED,
+    "QUOTA_EXCEEDED": Fault.QUOTA,
+    "NO_SPACE_LEFT": Fault.QUOTA,
+    "VERIFY_CHECKSUM": Fault.CHECKSUM,
+    "CHECKSUM_MISMATCH": Fault.CHECKSUM,
+    "EXPIRED": Fault.DEADLINE,
+}
+"""Our word for the service's; what it calls otherwise stays in its own words alone."""
 
 T = TypeVar("T")
 
@@ -29,6 +39,10 @@ class TransferAccess(Protocol):
 
     def token(self, *, refused: str | None = None) -> str:
         """Return a good access token; not the one that was just `refused`."""
+        ...
+
+    def is_there(self) -> bool:
+        """Return whether the user has delegated access, as far as is known here."""
         ...
 
     def sign_in_needed(self, reason: str, parameters: Mapping[str, Any]) -> NotAuthorized:
@@ -44,6 +58,14 @@ class GlobusTransferMover:
     base_url: str | None = None
     """Of the Transfer service; None = the hosted one."""
     sleep: Callable[[float], None] = time.sleep
+
+    def check(self, move: Move) -> tuple[Finding, ...]:
+        """Return whether the user's access is there; the collections themselves are asked at submission."""
+        ends = f"{move.source_collection} and {move.destination_collection}"
+        if self.access.is_there():
+            return (Finding(rule="access", outcome="allowed", detail=f"as your Globus identity at {ends}"),)
+        said = "Globus is not connected: the move waits until you sign in and connect it"
+        return (Finding(rule="access", outcome="needs_action", detail=said),)
 
     def new_submission_id(self) -> str:
         """Return an id of the service's, to be stored before the submission."""
@@ -66,7 +88,13 @@ class GlobusTransferMover:
             deadline=move.deadline or MISSING,
         )
         for item in move.items:
-            body.add_item(item.source, item.destination, recursive=item.is_folder)
+            body.add_item(
+                item.source,
+                item.destination,
+                recursive=item.is_folder,
+                external_checksum=item.sha256 or MISSING,
+                checksum_algorithm="SHA256" if item.sha256 else MISSING,
+            )
         return str(self._ask(lambda client: client.submit_transfer(body)["task_id"]))
 
     def observe(self, move_ids: Sequence[str]) -> Mapping[str, Progress]:
@@ -158,9 +186,11 @@ def _progress(doc: Mapping[str, Any]) -> Progress:
     if doc.get("is_paused"):
         reason = "paused by the collection's administrators"
     at = doc.get("completion_time")
+    words = str(fatal.get("code") or nice)
     return Progress(
         state=state,
         reason=reason[:500],
+        fault=_FAULTS.get(words, Fault.OTHER) if reason else None,
         faults=int(doc.get("faults") or 0),
         files=doc.get("files"),
         files_moved=int(doc.get("files_transferred") or 0),

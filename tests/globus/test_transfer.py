@@ -50,6 +50,9 @@ class Held:
             )
         return self.current
 
+    def is_there(self) -> bool:
+        return True
+
     def sign_in_needed(self, reason: str, parameters: Mapping[str, Any]) -> NotAuthorized:
         self.asked.append(parameters)
         return NotAuthorized(reason)

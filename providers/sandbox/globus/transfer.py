@@ -234,6 +234,7 @@ class Transfer:
             assert source is not None  # noqa: S101  # looked at when it was submitted
             assert target is not None  # noqa: S101  # as above
             files += self._until_it_works(key, partial(_pairs, source, target))
+            _compare(source, item.get("external_checksum"))
         self._change(key, files=len(files))
         for source, target in files:
             self._until_it_works(key, partial(self._copy, key, source, target))
@@ -294,6 +295,12 @@ def _place(collection: Collection, path: str) -> Path | None:
     root = Path(collection.root).resolve()
     found = (root / path.lstrip("/")).resolve()
     return found if found == root or root in found.parents else None
+
+
+def _compare(source: Path, declared: str | None) -> None:
+    if declared is not None and source.is_file() and _checksum(source) != declared:
+        said = f"{source.name} is not the declared file: its checksum is another"
+        raise Ended("VERIFY_CHECKSUM", said)
 
 
 def _pairs(source: Path, target: Path) -> list[tuple[Path, Path]]:

@@ -1,0 +1,1 @@
+"""What moves data on this machine, and the rules around it."""
