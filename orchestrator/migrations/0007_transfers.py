@@ -11,7 +11,7 @@ class Migration(migrations.Migration):
 
     dependencies = [
         ('federation', '0002_event_hash'),
-        ('orchestrator', '0005_metrics_calibration'),
+        ('orchestrator', '0006_metrics_operations'),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 
