@@ -13,7 +13,7 @@ from orchestrator.continuation import next_actions
 from orchestrator.experience import wait_outcomes
 from orchestrator.forecasts import forecast_of
 from orchestrator.lifecycle import Cause, TaskState
-from orchestrator.models import Attempt, Decision, Envelope, Group, Manifest, Task, Transfer
+from orchestrator.models import Attempt, Decision, Envelope, Group, Manifest, Task
 from orchestrator.placement.calibration import Reliability, reliability
 from orchestrator.shown import (
     AttemptShown,
