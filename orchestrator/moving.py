@@ -142,7 +142,6 @@ def _ask_a_person(transfer: Transfer, error: FacetError, sign_in: str, *, now: d
         task=transfer.task.handle if transfer.task else "",
         attempt=transfer.attempt.handle if transfer.attempt else "",
         transfer=transfer.handle,
-        on_behalf_of=f"user:{transfer.user_id}",
         state=transfer.state,
         summary=f"{transfer.handle} waits for you: {error.message}",
         data={"reason": error.message, "destination": transfer.destination},

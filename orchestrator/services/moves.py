@@ -156,7 +156,6 @@ def transfer_event(
         transfer=transfer.handle,
         system=attempt.system.slug if attempt else "",
         actor=actor,
-        on_behalf_of=f"user:{transfer.user_id}" if actor == "facet" else "",
         state=transfer.state,
         summary=summary,
         data={"purpose": transfer.purpose, "source": transfer.source, "destination": transfer.destination}
