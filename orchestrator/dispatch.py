@@ -19,7 +19,7 @@ from federation.ledger import record
 from federation.links import open_link
 from federation.selectors import prepared, profile_of
 from orchestrator.job_tokens import issue
-from orchestrator.jobs import JobFacts, job_request, kit
+from orchestrator.jobs import JobFacts, image_of, job_request, kit
 from orchestrator.lifecycle import AttemptState, Cause
 from orchestrator.milestone_kit import Kit
 from orchestrator.models import Attempt
@@ -175,9 +175,7 @@ def _job(attempt: Attempt) -> tuple[JobRequest, Kit | None]:
     system, task, connection = attempt.system, attempt.task, attempt.connection
     assert system.profile_id is not None  # noqa: S101  # it was placed there
     envelope = task.envelope.body
-    environment = task.spec["environment"]
-    wanted = envelope.get("container") or {}
-    image = environment["container"] or wanted.get("image")
+    wanted, image = envelope.get("container") or {}, image_of(task.spec, envelope)
     profile = profile_of(system.profile_id)
     runtimes = [word for word in wanted.get("runtime", ()) if word in profile.containers]
     facts = JobFacts(

@@ -1,6 +1,6 @@
 """What our own finished attempts taught, as the placement model."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -8,42 +8,60 @@ from functools import lru_cache
 from typing import Any
 
 from django.contrib.auth.models import AbstractBaseUser
-from django.db.models import QuerySet
+from django.db.models import Max, Q, QuerySet
 
+from federation.models import System
 from federation.selectors import profile_of, use_of_limits
+from orchestrator.jobs import image_of
 from orchestrator.lifecycle import AttemptState
 from orchestrator.models import Attempt
 from orchestrator.placement.calibration import WaitOutcome, p90_factors
-from orchestrator.placement.model import PlacementModel, RuntimeSample
+from orchestrator.placement.estimate import fetched
+from orchestrator.placement.learning import Run, first_uses, learned_speeds, measured_preparations
+from orchestrator.placement.model import MIN_HISTORY, PlacementModel, RuntimeSample
 from orchestrator.placement.types import WaitClass
 
 _WAITS = 400
 """Own started attempts that feed what is learned of waits; older ones have decayed to nothing."""
 _RUNS = 30
+_WITNESSES = 1000
+"""Newest runs of everybody that tell speeds and preparations."""
+_STAYS = timedelta(days=30)
+"""An environment not used for longer may have been cleared away."""
 _FRESH = timedelta(seconds=30)
 _Started = tuple[str, str, dict[str, Any], datetime, datetime]
 """System, partition, predicted estimates, submission, start."""
 
 
-def placement_model(user: AbstractBaseUser, *, kind: str, now: datetime) -> PlacementModel:
-    """Return the model for one decision: waits of all placed jobs, runtimes of this user's kind of work."""
-    base = _waits(int(now.timestamp() // _FRESH.total_seconds()))
-    if not kind:
-        return base
-    runs = _runs(user, kind, base=base)
+def placement_model(
+    user: AbstractBaseUser, *, kind: str, now: datetime, environment: str | None = None
+) -> PlacementModel:
+    """Return the model for one decision: waits of all placed jobs, runtimes of this user's kind of work.
+
+    `environment` is the image that a site must have fetched for it; None = none.
+    """
+    model = _common(int(now.timestamp() // _FRESH.total_seconds()))
+    if environment is not None:
+        here = _environments(user, environment, now=now)
+        model = replace(model, version=f"{model.version}+env:{len(here)}", environments=here)
+    runs = _samples(_runs_of_kind(user, kind), model) if kind else ()
     if not runs:
-        return base
-    return replace(base, version=f"{base.version}+{kind[:8]}:{len(runs)}", runtimes={kind: runs})
+        return model
+    return replace(model, version=f"{model.version}+{kind[:8]}:{len(runs)}", runtimes={kind: runs})
 
 
 @lru_cache(maxsize=2)
-def _waits(tick: int) -> PlacementModel:
-    """Return the model of waits; `tick` makes it at most half a minute old."""
-    seen, limit_use = _started(Attempt.objects.all()), use_of_limits()
-    if not seen:
-        return PlacementModel(limit_use=limit_use) if limit_use else PlacementModel()
+def _common(tick: int) -> PlacementModel:
+    """Return what is the same for every decision; `tick` makes it at most half a minute old."""
+    seen, runs, limit_use = _started(Attempt.objects.all()), _runs(_succeeded()[:_WITNESSES]), use_of_limits()
+    if not seen and not limit_use:
+        return PlacementModel()
     model = PlacementModel(
-        version=f"own-{len(seen)}@{tick}", p90_factors=p90_factors(_outcomes(seen)), limit_use=limit_use
+        version=f"own-{len(seen)}@{tick}",
+        p90_factors=p90_factors(_outcomes(seen)),
+        limit_use=limit_use,
+        speeds=learned_speeds(runs),
+        preparations=measured_preparations(runs),
     )
     for system, partition, predicted, submitted_at, started_at in seen:
         basis = predicted.get("wait") or {}
@@ -107,28 +125,88 @@ def outcome_of(attempt: Attempt) -> WaitOutcome | None:
     return next(iter(_outcomes([row])), None)
 
 
-def _runs(user: AbstractBaseUser, kind: str, *, base: PlacementModel) -> tuple[RuntimeSample, ...]:
-    """Return this user's newest runs of a kind at reference speed, so that fast sites teach slow ones."""
-    rows = (
-        Attempt.objects.filter(
-            task__user_id=user.pk,
-            task__kind=kind,
-            state=AttemptState.SUCCEEDED,
-            started_at__isnull=False,
-            ended_at__isnull=False,
-        )
-        .order_by("-id")
-        .values_list("system__slug", "system__profile_id", "partition", "shape", "started_at", "ended_at")
+def _succeeded() -> QuerySet[Attempt]:
+    """Return the attempts that ran to a good end, the newest first."""
+    ran = Attempt.objects.filter(
+        state=AttemptState.SUCCEEDED, started_at__isnull=False, ended_at__isnull=False, restarts=0
     )
-    samples = []
-    for system, profile_id, partition, shape, started_at, ended_at in rows[:_RUNS]:
+    return ran.order_by("-id")
+
+
+def _runs_of_kind(user: AbstractBaseUser, kind: str) -> list[Run]:
+    """Return this user's newest runs of a kind, but for those that had to prepare their environment first."""
+    runs = _runs(_succeeded().filter(task__user_id=user.pk, task__kind=kind)[:_RUNS])
+    skipped = first_uses(runs)
+    again = [run for run in runs if run not in skipped]
+    return again if len(again) >= MIN_HISTORY else runs
+
+
+def _runs(attempts: QuerySet[Attempt]) -> list[Run]:
+    """Return attempts as runs, the newest first."""
+    rows = attempts.values_list(
+        "task__user_id",
+        "task__kind",
+        "task__spec__environment",
+        "task__envelope__body__container",
+        "system__slug",
+        "system__profile_id",
+        "partition",
+        "shape",
+        "started_at",
+        "ended_at",
+    )
+    found = []
+    for row in rows:
+        user, kind, environment, container, system, profile_id, partition, shape, started_at, ended_at = row
         if started_at is None or ended_at is None:
             continue
         accelerator = shape.get("gpu_type") if shape["gpus"] else None
-        speed = base.speed_at(system, accelerator, declared=_declared_speed(profile_id, partition))
-        ran_s = (ended_at - started_at).total_seconds()
-        samples.append(RuntimeSample(runtime_s=ran_s * speed, gpus=shape["gpus"], cpus=shape["cpus"]))
-    return tuple(samples)
+        declared = _declared_speed(profile_id, partition)
+        found.append(
+            Run(
+                user=user,
+                kind=kind,
+                environment=fetched(image_of({"environment": environment}, {"container": container})),
+                system=system,
+                accelerator=accelerator,
+                default_speed=_NOTHING_LEARNED.speed_at(system, accelerator, declared=declared),
+                gpus=shape["gpus"],
+                cpus=shape["cpus"],
+                runtime_s=(ended_at - started_at).total_seconds(),
+                ended_at=ended_at,
+            )
+        )
+    return found
+
+
+_NOTHING_LEARNED = PlacementModel()
+
+
+def _samples(runs: Iterable[Run], model: PlacementModel) -> tuple[RuntimeSample, ...]:
+    """Return runs at reference speed, so that fast sites teach slow ones."""
+    return tuple(
+        RuntimeSample(
+            runtime_s=run.runtime_s * model.speed(run.system, run.accelerator, default=run.default_speed),
+            gpus=run.gpus,
+            cpus=run.cpus,
+        )
+        for run in runs
+    )
+
+
+def _environments(user: AbstractBaseUser, image: str, *, now: datetime) -> Mapping[tuple[str, str], bool]:
+    """Return where an image of this user's is: present where it ran lately, absent where it never did.
+
+    Nothing is said of a system where it ran long ago, nor of any while it never ran: it may be there.
+    """
+    named = Q(task__spec__environment__container=image)
+    in_envelope = Q(task__spec__environment__container=None, task__envelope__body__container__image=image)
+    rows = _succeeded().filter(named | in_envelope, task__user_id=user.pk).order_by()
+    last = dict(rows.values_list("system__slug").annotate(Max("ended_at")))
+    if not last:
+        return {}
+    slugs = System.objects.values_list("slug", flat=True)
+    return {(slug, image): slug in last for slug in slugs if slug not in last or last[slug] >= now - _STAYS}
 
 
 def _declared_speed(profile_id: int | None, partition: str) -> Decimal:

@@ -39,6 +39,12 @@ class Folder:
     stderr: str
 
 
+def image_of(spec: Mapping[str, Any], envelope: Mapping[str, Any]) -> str | None:
+    """Return the image a task runs in: the one its environment names, else its envelope's; None = none."""
+    named: str | None = spec["environment"]["container"] or (envelope.get("container") or {}).get("image")
+    return named
+
+
 def folder(profile: ProfileDocument, facts: JobFacts) -> Folder:
     """Return the attempt's own folder: the profile's pattern, then task and attempt."""
     home = facts.home or (profile.home or "/home/{user}").replace("{user}", facts.remote_user)

@@ -60,7 +60,8 @@ def refresh_leaders(user: AbstractBaseUser, given: object, *, now: datetime) -> 
     wanted = read_task(given)
     known_systems(wanted.envelope)
     envelope = understand(wanted, user_id=user.pk).envelope
-    value = decide(user, envelope, now=now, kind=kind_of(stored(wanted)))
+    image = wanted.environment.container
+    value = decide(user, envelope, now=now, kind=kind_of(stored(wanted)), image=image)
     stale = _stale(leading_systems(value), now=now)
     if not stale:
         return Refreshed(now)

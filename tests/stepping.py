@@ -21,7 +21,7 @@ _PAUSE_S = 0.3
 def forget_what_is_cached() -> None:
     """Drop what is kept of snapshots and profiles by row number: each test numbers its rows from one."""
     kept = (selectors.profile_of, selectors.probe_of, selectors._prepared, selectors._use_of_limits)
-    for cached in (*kept, experience._waits):
+    for cached in (*kept, experience._common):
         cached.cache_clear()
 
 

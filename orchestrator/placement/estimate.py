@@ -178,15 +178,21 @@ def preparation_for(envelope: Envelope, record: ResourceRecord, *, model: Placem
     """Return the time to prepare the environment: none where present, half of it where not known."""
     environment = work.environment
     if environment is None and envelope.container is not None:
-        environment = envelope.container.image
+        environment = fetched(envelope.container.image)
     if environment is None:
         return 0
     known = model.environments.get((record.system, environment))
     if known is True:
         return 0
-    measured = model.preparations.get((record.system, environment), ())
-    typical = median(measured) if measured else float(record.preparation_s or 0)
+    measured = model.preparation_s(record.system, environment)
+    typical = float(record.preparation_s or 0) if measured is None else measured
     return ceil(typical if known is False else typical / 2)
+
+
+def fetched(image: str | None) -> str | None:
+    """Return an image that a site fetches before its first use; None for a file, there or not."""
+    is_file = image is not None and (image.startswith(("/", "./", "~", "$")) or image.endswith(".sif"))
+    return None if is_file else image
 
 
 def transfer_for(envelope: Envelope, record: ResourceRecord, *, model: PlacementModel) -> int:

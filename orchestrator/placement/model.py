@@ -30,6 +30,8 @@ SPEED_PRIOR_WEIGHT = 4
 SLOWEST = 0.01
 """No speed is taken to be lower, whatever was measured: runtimes are divided by it."""
 DEFAULT_RATE_MIB_S = 100.0
+ANY_ENVIRONMENT = ""
+"""Stands for every environment of a system, where the one asked for was never prepared there."""
 
 GPU_SPEEDS: Mapping[str, float] = {
     "v100": 0.5,
@@ -111,7 +113,7 @@ class PlacementModel:
     environments: Mapping[tuple[str, str], bool] = field(default_factory=dict)
     """Whether an environment is present, by system and environment; absent key = not known."""
     preparations: Mapping[tuple[str, str], tuple[float, ...]] = field(default_factory=dict)
-    """Measured preparation times by system and environment."""
+    """Measured preparation times by system and environment (`ANY_ENVIRONMENT`: all of the system's)."""
     pair_rates: Mapping[tuple[str, str], tuple[float, ...]] = field(default_factory=dict)
     """Last transfer rates by source collection and system."""
     overlaps_transfers: bool = False
@@ -163,6 +165,13 @@ class PlacementModel:
         """Return the speed of one partition's accelerator; a declared 1 is the profile saying nothing."""
         default = None if declared == 1 else float(declared)
         return max(self.speed(system, accelerator, default=default), SLOWEST)
+
+    def preparation_s(self, system: str, environment: str) -> float | None:
+        """Return the median measured time to prepare an environment, else any there; None = unknown."""
+        for name in (environment, ANY_ENVIRONMENT):
+            if measured := self.preparations.get((system, name)):
+                return median(measured)
+        return None
 
     def transfer_rate_mib_s(self, collection: str, system: str) -> float | None:
         """Return the median of the last five rates of a pair, None when it was never used."""

@@ -23,7 +23,7 @@ from orchestrator.experience import placement_model
 from orchestrator.lifecycle import ATTEMPT_MOVES, TaskState, terminal_states
 from orchestrator.models import Attempt, Decision, Task
 from orchestrator.placement.cache import PlanCache
-from orchestrator.placement.estimate import Work
+from orchestrator.placement.estimate import Work, fetched
 from orchestrator.placement.place import place, reserve_shape
 from orchestrator.placement.store import PlanStore
 from orchestrator.placement.types import Decision as DecisionValue
@@ -62,12 +62,17 @@ def decide(
     exclude_systems: Sequence[str] = (),
     avoid: frozenset[tuple[str, str, str]] = frozenset(),
     kind: str = "",
+    image: str | None = None,
     diversity_load: Mapping[str, int] | None = None,
 ) -> DecisionValue:
     """Return the decision over this user's records now; nothing is kept.
 
-    `avoid` names places (system, partition, account) that an earlier attempt found wanting.
+    `avoid` names places (system, partition, account) that an earlier attempt found wanting; `image` is what
+    the work's environment names, where the envelope does not.
     """
+    if image is None and envelope.container is not None:
+        image = envelope.container.image
+    environment = fetched(image)
     records = tuple(
         replace(record, blocked=_FAILED_HERE) if record.key in avoid else record
         for record in records_for(user, now=now)
@@ -76,9 +81,9 @@ def decide(
         envelope,
         records,
         now=now,
-        model=placement_model(user, kind=kind, now=now),
+        model=placement_model(user, kind=kind, environment=environment, now=now),
         cache=in_flight(records),
-        work=Work(kind=kind or None),
+        work=Work(kind=kind or None, environment=environment),
         exclude_systems=tuple(exclude_systems),
         diversity_load=diversity_load,
     )
@@ -254,7 +259,8 @@ def _decide_for(task: Task, envelope: EnvelopeValue, *, now: datetime) -> Decisi
     load = diversity_load(task)
     hard = sorted(load) if _is_hard(task) else []
     never, avoid = _places(task.plan.get("never", [])), _places(task.plan.get("avoid", []))
-    wanted: dict[str, Any] = {"now": now, "kind": task.kind, "diversity_load": load}
+    image = task.spec["environment"]["container"]
+    wanted: dict[str, Any] = {"now": now, "kind": task.kind, "image": image, "diversity_load": load}
     excluded = [*task.excluded_systems, *hard]
     value = decide(task.user, envelope, avoid=never | avoid, exclude_systems=excluded, **wanted)
     if value.selected is None and avoid:

@@ -37,7 +37,12 @@ def reconsider(task: Task, *, now: datetime) -> bool:
         Task.objects.filter(pk=task.pk).update(due_at=None)
         return False
     envelope = EnvelopeValue.model_validate(task.envelope.body)
-    wanted: dict[str, Any] = {"now": now, "exclude_systems": task.excluded_systems, "kind": task.kind}
+    wanted: dict[str, Any] = {
+        "now": now,
+        "exclude_systems": task.excluded_systems,
+        "kind": task.kind,
+        "image": task.spec["environment"]["container"],
+    }
     value = decide(task.user, envelope, **wanted)
     current_s = _remaining_s(attempt, value, now=now)
     if _waited_s(attempt, now=now) > int(attempt.predicted["wait_s"]["p90"]):

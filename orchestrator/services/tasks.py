@@ -206,7 +206,8 @@ def preview(
     wanted = read_task(given)
     known_systems(wanted.envelope)
     understood = understand(wanted, user_id=user.pk, systems=systems)
-    value = decide(user, understood.envelope, now=now, kind=kind_of(stored(wanted)))
+    image = wanted.environment.container
+    value = decide(user, understood.envelope, now=now, kind=kind_of(stored(wanted)), image=image)
     return value, understood
 
 
@@ -358,6 +359,7 @@ def _has_room(task: Task, *, now: datetime) -> bool:
         now=now,
         exclude_systems=task.excluded_systems,
         kind=task.kind,
+        image=task.spec["environment"]["container"],
     )
     if value.selected is not None:
         return True

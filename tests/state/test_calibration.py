@@ -9,12 +9,15 @@ import pytest
 from django.contrib.auth.models import User
 from django.db import connection
 
+from federation.models import System
 from federation.profile import ProfileDocument
+from federation.selectors import records_for
 from federation.services import store_profile
 from orchestrator import experience, selectors
 from orchestrator.envelope.types import Envelope, Range
 from orchestrator.models import Attempt
 from orchestrator.placement.calibration import Reliability
+from orchestrator.placement.estimate import Work, preparation_for
 from orchestrator.placement.model import DecayedSum, RuntimeSample
 from orchestrator.placement.trace import decision_bytes
 from orchestrator.placement.types import WaitClass
@@ -29,7 +32,7 @@ ONE_GPU = Envelope(gpus=Range.exactly(1), cpus=Range.exactly(1), walltime_s=Rang
 
 @pytest.fixture(autouse=True)
 def _nothing_learned() -> None:
-    experience._waits.cache_clear()
+    experience._common.cache_clear()
 
 
 def _started(user: User, *, after_s: int, now: datetime) -> Attempt:
@@ -194,6 +197,66 @@ def test_runs_are_remembered_at_reference_speed(alice: User, now: datetime) -> N
     store_profile(ProfileDocument.model_validate(document), "system: delta  # faster\n", now=now)
 
     assert remembered() == (RuntimeSample(runtime_s=250.0, gpus=1, cpus=1),)
+
+
+def _ran(
+    user: User, took_s: float, *, now: datetime, container: str | None = None, after_s: int = 0
+) -> Attempt:
+    """Return an attempt of this user that ran so long to a good end, having started so much after now."""
+    given = {"command": "true", "envelope": GPU, "environment": {"container": container}}
+    attempt = tasks.submit_task(user, given, actor="user", now=now).task.attempts.get()
+    for state in ("dispatching", "submitted", "running", "succeeded"):
+        Attempt.objects.filter(pk=attempt.pk).update(state=state)
+    started_at = now + timedelta(seconds=after_s)
+    ended_at = started_at + timedelta(seconds=took_s)
+    Attempt.objects.filter(pk=attempt.pk).update(
+        submitted_at=now, started_at=started_at, ended_at=ended_at, finished_at=ended_at
+    )
+    return attempt
+
+
+def test_an_image_is_present_where_it_ran_absent_where_it_never_did_and_costs_what_its_first_use_did(
+    alice: User, bob: User, now: datetime
+) -> None:
+    make_system(alice, "anvil", "Anvil", "a100", "40G", free=3, now=now)
+    document = profile("anvil", "Anvil", "a100", "40G", 4).model_dump(mode="json")
+    document["containers"] = ["apptainer"]
+    store_profile(ProfileDocument.model_validate(document), "system: anvil  # containers\n", now=now)
+    image = "docker://pytorch"
+
+    def prepares(user: User, *, days: int = 0) -> dict[str, int]:
+        experience._common.cache_clear()
+        at = now + timedelta(days=days)
+        model = experience.placement_model(user, kind="", environment=image, now=at)
+        work = Work(environment=image)
+        return {
+            record.system: preparation_for(ONE_GPU, record, model=model, work=work)
+            for record in records_for(alice, now=now)
+        }
+
+    assert prepares(alice) == {"anvil": 0}
+    for run, took_s in enumerate((400, 100, 100)):
+        _ran(alice, took_s, now=now, container=image, after_s=1000 * run)
+    make_system(alice, "delta", "Delta", "a100", "40G", free=3, now=now)
+
+    assert prepares(alice) == {"anvil": 0, "delta": 0}
+    assert prepares(bob) == {"anvil": 150, "delta": 0}
+    assert prepares(alice, days=40) == {"anvil": 150, "delta": 0}
+
+
+def test_the_same_work_at_two_systems_tells_their_speeds(alice: User, now: datetime) -> None:
+    for slug, took_s in (("anvil", 100), ("delta", 200)):
+        make_system(alice, slug, slug.title(), "a100", "40G", free=3, now=now)
+        for _ in range(4):
+            _ran(alice, took_s, now=now)
+        System.objects.filter(slug=slug).update(is_enabled=False)
+    experience._common.cache_clear()
+
+    model = experience.placement_model(alice, kind="", now=now)
+
+    faster, slower = (model.speed(slug, "a100") for slug in ("anvil", "delta"))
+    assert faster > 1 > slower
+    assert 1.2 < faster / slower < 2
 
 
 def test_a_hidden_queue_is_learned_by_how_much_was_free(alice: User, now: datetime) -> None:

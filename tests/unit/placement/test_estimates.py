@@ -240,12 +240,12 @@ def test_measured_speed_is_shrunk_to_the_default() -> None:
 def test_preparation_counts_where_the_image_is_not_known_to_be_there(
     known: bool | None, expected: int
 ) -> None:
-    model = PlacementModel(environments={} if known is None else {("delta", "x.sif"): known})
+    model = PlacementModel(environments={} if known is None else {("delta", "docker://x"): known})
     view = record(containers=("apptainer",), preparation_s=300)
 
-    assert (
-        estimates(view, envelope(container=Container(image="x.sif")), model=model).preparation_s == expected
-    )
+    request = envelope(container=Container(image="docker://x"))
+
+    assert estimates(view, request, model=model).preparation_s == expected
 
 
 def test_missing_inputs_are_transferred_before_the_wait_or_during_it() -> None:
