@@ -5,12 +5,16 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+import structlog
 from django.contrib.auth import get_user_model
-from django.db import connection
+from django.db import connection, transaction
+from structlog.contextvars import get_contextvars
 
 from federation.event_types import EVENT_TYPES
 from federation.handles import new_handle
 from federation.models import Event
+
+log = structlog.get_logger(__name__)
 
 _SUMMARY_CHARS = 400
 
@@ -67,6 +71,8 @@ def record(happenings: Sequence[Happening], *, now: datetime) -> list[Event]:
         )
         for happening in happenings
     ]
+    known = get_contextvars()
+    transaction.on_commit(lambda: _tell(rows, known))
     return Event.objects.bulk_create(rows)
 
 
@@ -76,6 +82,14 @@ def _people(ids: Iterable[int | None]) -> dict[int | None, str]:
         return {}
     users = get_user_model()._default_manager.filter(pk__in=wanted)  # noqa: SLF001  # its only name
     return {user.pk: f"user:{user.get_username()}" for user in users}
+
+
+def _tell(events: Sequence[Event], known: Mapping[str, Any]) -> None:
+    """Log what was committed, with the ids that a search goes by; words are left to the event itself."""
+    for event in events:
+        ids = {"task": event.task, "attempt": event.attempt, "group": event.group, "system": event.system}
+        named = {name: handle for name, handle in ids.items() if handle}
+        log.info(event.type, **{**known, **named, "state": event.state, "actor": event.actor})
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,7 @@ from orchestrator.observation import AttemptFacts, Fold, absent, seen, unseen
 from orchestrator.services.attempts import apply_fold
 from orchestrator.services.milestones import note_dropped
 from orchestrator.services.moves import move_task, task_event
+from orchestrator.tracing import about
 from providers.contracts import Dialect, Link
 from providers.errors import FacetError
 from providers.registry import dialect
@@ -224,12 +225,12 @@ def _list_files(link: Link, attempts: Sequence[Attempt], failed: Collection[int]
 
 def _apply_all(system: System, attempts: Sequence[Attempt], looked: Looked, *, now: datetime) -> None:
     for attempt in attempts:
-        fold = looked.folds[attempt.pk]
-        try:
-            with transaction.atomic():
-                _apply(system, attempt, fold, looked, now=now)
-        except (FacetError, DatabaseError) as error:
-            log.warning("attempt could not be moved", attempt=attempt.handle, error=str(error))
+        with about(attempt.task, attempt):
+            try:
+                with transaction.atomic():
+                    _apply(system, attempt, looked.folds[attempt.pk], looked, now=now)
+            except (FacetError, DatabaseError) as error:
+                log.warning("attempt could not be moved", error=str(error))
 
 
 def _apply(system: System, attempt: Attempt, fold: Fold, looked: Looked, *, now: datetime) -> None:

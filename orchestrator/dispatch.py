@@ -25,6 +25,7 @@ from orchestrator.milestone_kit import Kit
 from orchestrator.models import Attempt
 from orchestrator.services.attempts import accept_submission, reject_submission
 from orchestrator.services.moves import attempt_event, move_attempt
+from orchestrator.tracing import about_attempt
 from providers.errors import FacetError, IllegalMove, InvalidInput, SiteError
 from providers.registry import dialect
 from providers.types import Batch, BatchReply, JobRequest, SubmitResult
@@ -76,6 +77,7 @@ def _planned() -> QuerySet[Attempt]:
     ).filter(state=AttemptState.PLANNED, cancel_requested_at=None)
 
 
+@about_attempt
 def _take(attempt: Attempt, *, now: datetime) -> Taken | None:
     """Commit the intent to submit an attempt; None when another worker was first."""
     try:
@@ -214,6 +216,7 @@ def _spelling(attempt: Attempt) -> str | None:
     return None
 
 
+@about_attempt
 def _apply(attempt: Attempt, result: SubmitResult, *, now: datetime) -> None:
     if result.outcome == "rejected":
         _reject(attempt, result, now=now)

@@ -118,6 +118,8 @@ class Task(models.Model):
     )
     """The accepted attempt."""
     client_ref = models.CharField(max_length=120, blank=True)
+    request_id = models.CharField(max_length=64, blank=True)
+    """Of the request that submitted it: what workers log about the task carries it too."""
     kind = models.CharField(max_length=64, blank=True)
     """Fingerprint of the kind of work, for runtime history."""
     replacements = models.PositiveSmallIntegerField(default=0)

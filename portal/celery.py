@@ -14,12 +14,15 @@ from typing import Any
 
 from celery import Celery, signals
 from redis import RedisError
+from structlog.contextvars import bind_contextvars, clear_contextvars, get_contextvars
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "portal.settings")
 
 TICK = "portal.tick"
 CHORES = "portal.chores"
 QUEUES = ("control", "default")
+REQUEST = "facet_request_id"
+"""The header of a chore that names the request it came with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +68,27 @@ def tick() -> None:
     from portal import heartbeat  # noqa: PLC0415  # settings are not ready while this module loads
 
     heartbeat.beat(heartbeat.CLOCK)
+
+
+@signals.before_task_publish.connect  # type: ignore[untyped-decorator]  # celery has no types
+def _name_the_request(headers: dict[str, Any] | None = None, **_: object) -> None:
+    """Send the id of the request that rang along with the chore."""
+    request_id = get_contextvars().get("request_id")
+    if headers is not None and request_id:
+        headers[REQUEST] = request_id
+
+
+@signals.task_prerun.connect  # type: ignore[untyped-decorator]  # celery has no types
+def _bind(task_id: str, task: Any, **_: object) -> None:  # celery has no types
+    """Have all that a chore logs say which chore it was, and which request it came with."""
+    clear_contextvars()
+    request_id = task.request.get(REQUEST)
+    bind_contextvars(chore=task.name, chore_id=task_id, **({"request_id": request_id} if request_id else {}))
+
+
+@signals.task_postrun.connect  # type: ignore[untyped-decorator]  # celery has no types
+def _unbind(**_: object) -> None:
+    clear_contextvars()
 
 
 @signals.heartbeat_sent.connect  # type: ignore[untyped-decorator]  # celery has no types

@@ -1,6 +1,7 @@
 """Every background chore, one line each: the clock says when, the verb says what. Safe to run twice."""
 
 from collections.abc import Callable
+from contextvars import copy_context
 from datetime import timedelta
 from typing import Any
 
@@ -133,9 +134,13 @@ def send_digests() -> None:
 
 def _bell(chore: Any, **options: Any) -> Callable[[int], None]:
     """Return what hands a row to a chore without keeping the caller waiting."""
-    return lambda row_id: RINGER.soon(
-        lambda: chore.apply_async((row_id,), queue="default", retry=False, **options)
-    )
+
+    def bell(row_id: int) -> None:
+        # In the context of the request, whose id goes along with the chore.
+        within = copy_context()
+        RINGER.soon(lambda: within.run(chore.apply_async, (row_id,), queue="default", retry=False, **options))
+
+    return bell
 
 
 hang("dispatch", _bell(dispatch))

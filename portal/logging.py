@@ -1,5 +1,6 @@
 """Structured logs on standard error: aligned lines for people, or one JSON object a line."""
 
+import logging
 from typing import Any, Literal
 
 import structlog
@@ -33,6 +34,7 @@ def logging_config(*, level: str, form: Literal["console", "json"]) -> dict[str,
         wrapper_class=structlog.stdlib.BoundLogger,
         cache_logger_on_first_use=True,
     )
+    logging.captureWarnings(form == "json")  # else they are lines of their own kind among ours
     last: list[Any] = (
         [_TRACEBACKS, structlog.processors.JSONRenderer()]
         if form == "json"

@@ -26,6 +26,7 @@ from orchestrator.services.placing import LOOK_AGAIN_AFTER, Placed, decide, plac
 from orchestrator.services.replacement import reconsider
 from orchestrator.services.subscriptions import known_subscriptions
 from orchestrator.task_input import TaskInput, stored
+from orchestrator.tracing import about, request_id
 from providers.errors import Conflict, InvalidInput, NotFound
 from providers.reading import nearest, read
 
@@ -134,6 +135,7 @@ def new_task(
         group_round=round_,
         group_after=list(after),
         client_ref=wanted.client_ref,
+        request_id=request_id(),
         kind=kind_of(spec),
         created_at=now,
         updated_at=now,
@@ -336,6 +338,11 @@ def advance_task(task_id: int, *, now: datetime) -> None:
     )
     if task is None or task.due_at is None or task.due_at > now or task.cancel_requested_at is not None:
         return
+    with about(task):
+        _advance(task, now=now)
+
+
+def _advance(task: Task, *, now: datetime) -> None:
     state = TaskState(task.state)
     if state in (TaskState.SUBMITTED, TaskState.PENDING):
         reconsider(task, now=now)

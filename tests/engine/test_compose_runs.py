@@ -3,6 +3,7 @@
 What a container engine adds (images, networks, users) is not here; the servers are the embedded ones.
 """
 
+import json
 import os
 import re
 import signal
@@ -27,6 +28,7 @@ ROOT = Path(__file__).resolve().parents[2]
 SERVICES: dict[str, dict[str, Any]] = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"]
 PROGRAMS = Path(sys.executable).parent
 TOKEN = "a-token-of-the-scraper"
+REQUEST = "request-of-this-test"
 ALIVE = ("web", "control-worker", "default-worker", "clock")
 
 
@@ -107,7 +109,41 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
         engine.stop()
 
 
-def test_everything_starts_says_that_it_is_healthy_and_stops_when_told(machine: Machine) -> None:
+def _call(machine: Machine, path: str, *, host: str, **headers: str) -> urllib.request.Request:
+    return urllib.request.Request(f"http://127.0.0.1:{machine.port}{path}", headers={"Host": host, **headers})
+
+
+def _asked(request: urllib.request.Request, body: dict[str, Any] | None = None) -> Any:
+    if body is not None:
+        request.data = json.dumps(body).encode()
+        request.add_header("Content-Type", "application/json")
+    with urllib.request.urlopen(request, timeout=30) as answer:
+        return json.load(answer)
+
+
+def _one_task(machine: Machine) -> str:
+    """Submit a task under a request id of our own, wait for its end, and return its handle."""
+    made = machine.run("web", ["python", "-m", "tests.engine.one_system", str(machine.folder)])
+    assert made.returncode == 0, made.stderr
+    known = {
+        "Authorization": f"Bearer {made.stdout.split()[-1]}",
+        "X-Forwarded-Proto": "https",
+        "X-Request-ID": REQUEST,
+    }
+    wanted = {"command": ["true"], "envelope": {"cpus": 1, "walltime_s": 300}}
+    submitted = _asked(_call(machine, "/api/v1/tasks", host="facet.example.org", **known), wanted)
+    task = str(submitted["task"]["id"] if "task" in submitted else submitted["id"])
+    known["X-Request-ID"] = "somebody-elses"
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        state = _asked(_call(machine, f"/api/v1/tasks/{task}", host="facet.example.org", **known))["state"]
+        if state == "succeeded":
+            return task
+        time.sleep(0.5)
+    pytest.fail(f"{task} is {state}: {machine.log('default-worker')[-3000:]}")
+
+
+def test_everything_starts_works_and_stops_when_told(machine: Machine) -> None:
     migrated = machine.run("migrate")
     assert migrated.returncode == 0, migrated.stderr
     role = machine.run("grafana-role")
@@ -121,20 +157,36 @@ def test_everything_starts_says_that_it_is_healthy_and_stops_when_told(machine: 
         time.sleep(0.5)
     unwell = {service: machine.log(service)[-2000:] for service in ALIVE if not machine.is_healthy(service)}
     assert unwell == {}
-
-    scrape = urllib.request.Request(
-        f"http://127.0.0.1:{machine.port}/metrics",
-        headers={"Host": "web:8000", "Authorization": f"Bearer {TOKEN}"},
-    )
+    scrape = _call(machine, "/metrics", host="web:8000", Authorization=f"Bearer {TOKEN}")
     with urllib.request.urlopen(scrape, timeout=10) as answer:
         assert b'facet_scrape_ok{part="queues"} 1.0' in answer.read()
+    task = _one_task(machine)
 
     for process in machine.running.values():
         process.send_signal(signal.SIGTERM)
     codes = {service: process.wait(30) for service, process in machine.running.items()}
-    assert codes == dict.fromkeys(ALIVE, 0) | {
-        "web": -signal.SIGTERM
-    }  # uvicorn ends, then dies of the signal
+    # uvicorn ends, then dies of the signal
+    assert codes == dict.fromkeys(ALIVE, 0) | {"web": -signal.SIGTERM}
     for service in ALIVE:
         assert "only-for-this-test" not in machine.log(service)
         assert "Traceback" not in machine.log(service)
+    _follow_the_request(machine, task)
+
+
+def _lines(log: str) -> list[dict[str, Any]]:
+    """Return a log's lines, each one a JSON object, but for what Celery itself says when it is stopped."""
+    return [json.loads(line) for line in log.splitlines() if line and not line.startswith("worker: ")]
+
+
+def _follow_the_request(machine: Machine, task: str) -> None:
+    """Find the submission's id at web, and in what the workers said of the task and its attempt."""
+    lines = {service: _lines(machine.log(service)) for service in ALIVE}
+    (answered,) = [line for line in lines["web"] if line.get("request_id") == REQUEST and "path" in line]
+    of_worker = [line for line in lines["default-worker"] if line.get("task") == task]
+    told = {line["event"] for line in of_worker}
+
+    assert (answered["method"], answered["path"]) == ("POST", "/api/v1/tasks")
+    assert {"task.submitted", "attempt.moved", "task.succeeded"} <= told
+    assert {line["request_id"] for line in of_worker} == {REQUEST}
+    assert len({line["attempt"] for line in of_worker if line["event"].startswith("attempt.")}) == 1
+    assert all(line["chore"].startswith("portal.") and line["chore_id"] for line in of_worker)
