@@ -9,17 +9,19 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_POST, require_safe
 
+from federation.selectors import charges
 from orchestrator import selectors
 from orchestrator.lifecycle import TASK_MOVES, TaskState, is_terminal
 from orchestrator.services import tasks as verbs
 from portal.web.guard import SignedInRequest, signed_in
 from portal.web.logs import log_tail, wants_log
+from portal.web.presenters.decisions import DecisionRef
 from portal.web.presenters.events import event_rows
 from portal.web.presenters.from_task import TaskRows, task_page
 from portal.web.presenters.tasks import LogTail, TaskPage
 from portal.web.rendering import page
 from portal.web.seen import system_refs
-from providers.errors import Conflict, NotFound
+from providers.errors import Conflict, InvalidInput, NotFound
 
 EVENTS_SHOWN = 60
 
@@ -44,11 +46,19 @@ def task_rows(request: SignedInRequest, handle: str) -> TaskRows:
     task = selectors.tasks(request.user).filter(handle=handle).first()
     if task is None:
         raise NotFound(f"No task {handle!r}.", pointer="/task")
+    attempts = list(selectors.attempts(request.user).filter(task=task).order_by("number"))
+    made = selectors.decisions(request.user).filter(task=task)
+    known = [DecisionRef(*row) for row in made.values_list("handle", "purpose", "created_at")]
+    asked = request.GET.get("decision", "")
+    chosen = asked if asked in {ref.handle for ref in known} else known[0].handle if known else ""
+    spent = charges(request.user).filter(attempt_handle__in=[attempt.handle for attempt in attempts])
     return TaskRows(
         task=task,
-        attempts=list(selectors.attempts(request.user).filter(task=task).order_by("number")),
-        decision=selectors.decisions(request.user).filter(task=task).first(),
+        attempts=attempts,
+        decision=made.filter(handle=chosen).first() if chosen else None,
         manifest=getattr(task, "manifest", None),
+        decisions=known,
+        charges=list(spent) if attempts else [],
     )
 
 
@@ -81,9 +91,10 @@ def task_cancel(request: SignedInRequest, handle: str) -> HttpResponse:
 def task_replan(request: SignedInRequest, handle: str) -> HttpResponse:
     """Place the task anew with what is known now."""
     try:
-        verbs.replan(request.user, handle, actor=_actor(request), now=timezone.now())
+        without = [slug.replace("\0", "") for slug in request.POST.getlist("without")]
+        verbs.replan(request.user, handle, actor=_actor(request), now=timezone.now(), exclude_systems=without)
         messages.success(request, _("Placed anew, with what is known now."))
-    except Conflict as error:
+    except (Conflict, InvalidInput) as error:
         messages.error(request, f"{error.message} {error.remediation}".strip())
     return redirect("web:task-show", handle=handle)
 

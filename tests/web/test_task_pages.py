@@ -2,15 +2,19 @@
 
 import re
 from datetime import datetime, timedelta
+from decimal import Decimal
 from html import unescape
+from pathlib import Path
 
 import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 from pytest_django import DjangoAssertNumQueries
 
+from federation.charges import settle
+from orchestrator.leavings import Tails
 from orchestrator.lifecycle import AttemptState, Cause, TaskState
-from orchestrator.models import Task
+from orchestrator.models import Attempt, Task
 from orchestrator.services.manifests import keep_manifest
 from orchestrator.services.moves import move_attempt, move_task
 from orchestrator.services.tasks import submit_task
@@ -352,3 +356,101 @@ def test_the_list_keeps_its_order_over_pages(
         address = "/tasks/" + unescape(following[1]) if following else ""
 
     assert seen == names
+
+
+def test_what_a_failed_task_left_says_why_it_failed_and_what_it_cost(
+    federation: User, browser: Client, now: datetime
+) -> None:
+    task = submit(federation, "oom", now)
+    start(task, now)
+    attempt = task.attempt
+    assert attempt is not None
+    move_attempt(attempt, AttemptState.FAILED, now=now, cause=Cause.EXIT_CODE, ended_at=now, exit_code=1)
+    move_task(task, TaskState.FAILED, now=now, cause=Cause.EXIT_CODE, finished_at=now)
+    settle(attempt=attempt.handle, amount=Decimal("0.25"), now=now)
+    tails = Tails(stderr="torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB\n")
+    keep_manifest(task, attempt, (), now=now, tails=tails)
+
+    page = browser.get(f"/tasks/{task.handle}/").text
+
+    assert "What went wrong" in page
+    assert "CUDA out of memory" in page
+    words = re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", page.partition("Cost, before and after")[2]))
+    assert re.search(r"science 1 SU 1 SU 0\.25 SU 25 % of expected", words)
+
+
+def test_an_earlier_decision_can_be_read_and_a_place_left_out_of_the_next(
+    federation: User, browser: Client, now: datetime
+) -> None:
+    task = submit(federation, "again", now)
+    assert task.attempt is not None
+    first, where = task.attempt.decision.handle, task.attempt.system.slug
+
+    browser.post(f"/tasks/{task.handle}/replan/", {"without": where})
+
+    task.refresh_from_db()
+    assert task.attempt is not None
+    assert task.attempt.system.slug != where
+    assert task.excluded_systems == [where]
+    page = browser.get(f"/tasks/{task.handle}/?decision={first}").text
+    assert re.search(rf'href="\?decision={first}#decision-head" aria-current="true">submit', page)
+    assert ">attempt 1</span>" in page.partition("decision-head")[2]
+
+
+def test_a_system_nobody_knows_is_named_when_it_is_to_be_left_out(
+    federation: User, browser: Client, now: datetime
+) -> None:
+    task = submit(federation, "a", now)
+
+    answer = browser.post(f"/tasks/{task.handle}/replan/", {"without": "anvli"}, follow=True)
+
+    assert "No system `anvli`" in answer.text
+    assert task.attempts.count() == 1
+
+
+def test_places_that_are_out_for_the_same_reason_stand_together(
+    federation: User, browser: Client, now: datetime
+) -> None:
+    task = submit(federation, "a", now, envelope={"gpus": 1, "walltime_s": 10 * 86_400})
+
+    out = browser.get(f"/tasks/{task.handle}/").text.partition('<ul class="outs">')[2]
+
+    assert re.findall(r'class="sys t\d"><span>(\w+)', out.partition("</section>")[0]) == ["Anvil", "Delta"]
+    assert "Too short a wall-time limit." in out
+
+
+def test_the_result_leads_to_its_provenance(federation: User, browser: Client, now: datetime) -> None:
+    task = submit(federation, "done", now)
+    start(task, now)
+    attempt = task.attempt
+    assert attempt is not None
+    move_attempt(attempt, AttemptState.SUCCEEDED, now=now, ended_at=now, exit_code=0)
+    move_task(task, TaskState.SUCCEEDED, now=now, finished_at=now)
+    keep_manifest(task, attempt, (), now=now)
+
+    link = f"/api/v1/tasks/{task.handle}/ro-crate"
+    assert f'href="{link}" download' in browser.get(f"/tasks/{task.handle}/").text
+    assert browser.get(link).headers["Content-Type"] == "application/ld+json"
+
+
+def test_output_is_read_by_byte_ranges_back_and_forth(
+    federation: User, browser: Client, now: datetime, tmp_path: Path
+) -> None:
+    log = tmp_path / "stdout.log"
+    log.write_text("".join(f"line {number:05}\n" for number in range(10_000)))  # 110 000 bytes
+    task = submit(federation, "chatty", now)
+    Attempt.objects.filter(task=task).update(stdout_path=str(log))
+
+    end = browser.get(f"/tasks/{task.handle}/?part=log&stream=stdout").text
+    earlier = re.search(r'href="/tasks/\w+/(\?[^"]+)#log" hx-get="[^"]+"[^>]*>Earlier', end)
+    assert "line 09999" in end
+    assert earlier is not None
+    before = browser.get(f"/tasks/{task.handle}/{unescape(earlier[1])}").text
+
+    assert (
+        unescape(earlier[1]) == f"?stream=stdout&try=1&from={110_000 - 16_384 - 65_536}&to={110_000 - 16_384}"
+    )
+    assert re.findall(r"line (\d{5})", before)[-1] == "08509"
+    assert ">Later</a>" in before
+    assert ">To the end</a>" in before
+    assert "every 4s" not in before

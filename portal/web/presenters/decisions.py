@@ -30,13 +30,15 @@ class Estimates:
 
 @dataclass(frozen=True, slots=True)
 class TimeBar:
-    """Widths in percent of the slowest candidate: wait, stage (data and environment), run, and p90 tail."""
+    """Widths in percent of the scale: wait, stage (data and environment), run, and p90 tail."""
 
     wait: float
     stage: float
     run: float
     tail_from: float
     tail: float
+    is_cut: bool = False
+    """It goes on beyond the scale."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +67,26 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True)
+class Rejected:
+    """Places of one system that are out for the same reasons."""
+
+    ref: SystemRef
+    places: tuple[str, ...]
+    """Partitions, with the account where a partition has several."""
+    reasons: tuple[tuple[str, tuple[str, ...]], ...]
+    """Each reason in a sentence, with what would help at these places."""
+
+
+@dataclass(frozen=True, slots=True)
+class DecisionRef:
+    """One decision of a task, to choose from: handle, why it was made, when."""
+
+    handle: str
+    purpose: str
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class DecisionView:
     """The whole decision. `smallest_change` speaks only when nothing is feasible."""
 
@@ -84,19 +106,45 @@ class DecisionView:
         return next((candidate for candidate in self.feasible if candidate.chosen), None)
 
     @property
+    def out(self) -> tuple[Rejected, ...]:
+        """The rejected places, those of a system that share their reasons together."""
+        same: dict[tuple[SystemRef, tuple[str, ...]], list[Candidate]] = {}
+        for each in self.rejected:
+            same.setdefault((each.ref, tuple(reason.code for reason in each.reasons)), []).append(each)
+        return tuple(_together(ref, several) for (ref, _codes), several in same.items())
+
+    @property
     def rows(self) -> tuple[Candidate, ...]:
         """All candidates, the feasible first."""
         return self.feasible + self.rejected
+
+
+def _together(ref: SystemRef, several: Sequence[Candidate]) -> Rejected:
+    partitions = [each.partition for each in several]
+    places = [
+        f"{each.partition} ({each.account})" if partitions.count(each.partition) > 1 else each.partition
+        for each in several
+    ]
+    reasons = []
+    for number, reason in enumerate(several[0].reasons):
+        remedies = dict.fromkeys(each.reasons[number].remedy for each in several)
+        reasons.append((reason.sentence, tuple(remedy for remedy in remedies if remedy)))
+    return Rejected(ref, tuple(dict.fromkeys(places)), tuple(reasons))
+
+
+LONGEST = 8
+"""A bar longer than the shortest this many times is cut: it would squeeze those that matter."""
 
 
 def time_bars(estimates: Sequence[Estimates]) -> tuple[TimeBar, ...]:
     """Return the bars of candidates on one common scale.
 
     The scale ends at the latest p90 completion, but at most an eighth past the latest median: a long tail
-    is cut there rather than squeezing every bar.
+    is cut there rather than squeezing every bar. So are bars that are many times longer than the shortest.
     """
     ends = [_end(e) for e in estimates]
-    limit = max(ends, default=1) * 9 // 8
+    latest = min(max(ends, default=1), LONGEST * max(min(ends, default=1), 1))
+    limit = latest * 9 // 8
     scale = (
         max((min(end + _spread(e), limit) for end, e in zip(ends, estimates, strict=True)), default=1) or 1
     )
@@ -115,11 +163,15 @@ def _bar(e: Estimates, scale: int) -> TimeBar:
     def share(seconds: int) -> float:
         return round(100 * seconds / scale, 2)
 
-    end = share(_end(e))
+    wait = min(share(e.wait_p50_s or 0), 100)
+    stage = min(share(e.preparation_s + e.transfer_s), 100 - wait)
+    run = min(share(e.runtime_s or 0), 100 - wait - stage)
+    end = min(share(_end(e)), 100)
     return TimeBar(
-        wait=share(e.wait_p50_s or 0),
-        stage=share(e.preparation_s + e.transfer_s),
-        run=share(e.runtime_s or 0),
+        wait=wait,
+        stage=round(stage, 2),
+        run=round(run, 2),
         tail_from=end,
         tail=round(min(share(_spread(e)), 100 - end), 2),
+        is_cut=share(_end(e)) > 100,
     )

@@ -10,7 +10,8 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from orchestrator.lifecycle import GROUP_MOVES, GroupState, is_terminal
-from portal.web.presenters.from_task import attempt_facts, headline, manifest_view, ref_of
+from portal.web.presenters.from_result import manifest_view
+from portal.web.presenters.from_task import attempt_facts, headline, ref_of
 from portal.web.presenters.groups import (
     ChildLane,
     ChildResult,

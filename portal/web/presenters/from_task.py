@@ -10,15 +10,14 @@ from django.utils.translation import gettext as _
 from orchestrator.lifecycle import ATTEMPT_MOVES, TASK_MOVES, AttemptState, TaskState, is_terminal
 from orchestrator.placement import types as placement
 from portal.web.forms import command_line
-from portal.web.presenters.decisions import DecisionView
+from portal.web.presenters.decisions import DecisionRef, DecisionView
 from portal.web.presenters.from_decision import decision_view, shape_words
 from portal.web.presenters.from_envelope import envelope_lines
+from portal.web.presenters.from_result import cost_lines, manifest_view, triage_view
 from portal.web.presenters.shared import SystemRef
 from portal.web.presenters.tasks import (
     EventRow,
     LogTail,
-    ManifestFile,
-    ManifestView,
     TaskPage,
     TaskRow,
 )
@@ -26,6 +25,7 @@ from portal.web.presenters.timeline import AttemptFacts, timeline
 from portal.web.templatetags.units import duration
 
 if TYPE_CHECKING:
+    from federation.models import Charge
     from orchestrator.models import Attempt, Decision, Manifest, Task
 
 Refs = Mapping[str, SystemRef]
@@ -39,6 +39,10 @@ class TaskRows:
     attempts: Sequence["Attempt"]
     decision: "Decision | None"
     manifest: "Manifest | None"
+    decisions: Sequence[DecisionRef] = ()
+    """Every decision of the task, newest first; `decision` is one of them."""
+    charges: Sequence["Charge"] = ()
+    """Ledger lines of its attempts."""
 
 
 def attempt_facts(attempt: "Attempt", refs: Refs) -> AttemptFacts:
@@ -231,6 +235,11 @@ def task_page(
         manifest=manifest,
         log=log,
         events=events,
+        decisions=tuple(rows.decisions),
+        costs=cost_lines(rows.attempts, rows.charges, refs),
+        triage=triage_view(rows.manifest),
+        elsewhere=tuple(sorted(refs.values(), key=lambda ref: ref.name)),
+        group=(task.group.handle, task.group.name) if task.group else None,
         may_cancel=may_cancel(task),
         may_replan=not is_final and not (attempt and attempt.state == AttemptState.RUNNING),
         is_final=is_final,
@@ -247,30 +256,6 @@ def _decision(rows: TaskRows, refs: Refs) -> DecisionView | None:
         return None
     led_to = next((a.number for a in rows.attempts if a.decision_id == rows.decision.pk), None)
     return decision_view(placement.Decision.model_validate(rows.decision.body), refs, attempt=led_to)
-
-
-def manifest_view(manifest: "Manifest | None") -> ManifestView | None:
-    """Return what the task left behind, for reading; None while it has not ended."""
-    if manifest is None:
-        return None
-    body = manifest.body
-    times, charge = body.get("times") or {}, body.get("charge") or {}
-    return ManifestView(
-        exit_code=body.get("exit_code"),
-        elapsed_s=_between(times.get("started_at"), times.get("ended_at")),
-        charge=f"{charge['amount']} {charge['unit']}" if charge.get("unit") else "",
-        files=tuple(
-            ManifestFile(entry["path"], entry.get("bytes"), entry.get("sha256") or "", "")
-            for entry in body.get("files") or ()
-        ),
-        directory=body.get("location") or "",
-    )
-
-
-def _between(start: str | None, end: str | None) -> int | None:
-    if not start or not end:
-        return None
-    return round((datetime.fromisoformat(end) - datetime.fromisoformat(start)).total_seconds())
 
 
 def environment_lines(environment: Mapping[str, Any]) -> dict[str, str]:

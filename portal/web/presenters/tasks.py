@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from portal.web.presenters.decisions import DecisionView
+from portal.web.presenters.decisions import DecisionRef, DecisionView
 from portal.web.presenters.shared import Page, SystemRef
 from portal.web.presenters.timeline import AttemptFacts, Timeline
 
@@ -108,6 +108,13 @@ class EnvelopeLine:
         """Whether normalizing said more than the draft did."""
         return self.original != self.normalized
 
+    @property
+    def mark(self) -> str:
+        """How the two forms differ: "added", "dropped", "changed" or "same"."""
+        if not self.changed:
+            return "same"
+        return "added" if not self.original else "changed" if self.normalized else "dropped"
+
 
 @dataclass(frozen=True, slots=True)
 class ManifestFile:
@@ -130,6 +137,10 @@ class ManifestView:
     directory: str
 
 
+STRETCH = 65_536
+"""Bytes of output that one page of it shows; the skill gives no more at once."""
+
+
 @dataclass(frozen=True, slots=True)
 class LogTail:
     """The end of one stream: text, and how much of it is shown. `follow` while more may come."""
@@ -141,6 +152,46 @@ class LogTail:
     total_bytes: int | None
     follow: bool
     problem: str = ""
+    next_offset: int = 0
+    """First byte after what is shown."""
+    is_part: bool = False
+    """A byte range that was asked for, not the end."""
+
+    @property
+    def earlier(self) -> int | None:
+        """First byte of the stretch before this one; None = this begins the file."""
+        return max(self.shown_from - STRETCH, 0) if self.shown_from else None
+
+    @property
+    def later(self) -> int | None:
+        """First byte of the stretch after this one; None = this reaches the end."""
+        return self.next_offset if self.total_bytes and 0 < self.next_offset < self.total_bytes else None
+
+
+@dataclass(frozen=True, slots=True)
+class CostLine:
+    """What one attempt costs, each amount with the site's own unit; "" = not (yet) so."""
+
+    attempt: int
+    ref: SystemRef
+    account: str
+    expected: str
+    reserved: str
+    settled: str
+    is_released: bool
+    """What was reserved was given back: it never ran."""
+    share: int | None
+    """Settled in percent of expected."""
+
+
+@dataclass(frozen=True, slots=True)
+class Triage:
+    """Why a task failed: the finding, what it means, what helps, and the lines that show it."""
+
+    cause: str
+    means: str
+    suggestion: str
+    evidence: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +225,13 @@ class TaskPage:
     may_cancel: bool
     may_replan: bool
     is_final: bool
+    decisions: tuple[DecisionRef, ...] = ()
+    costs: tuple[CostLine, ...] = ()
+    triage: Triage | None = None
+    elsewhere: tuple[SystemRef, ...] = ()
+    """Systems that placing again may leave out."""
+    group: tuple[str, str] | None = None
+    """Handle and name of its group."""
 
 
 @dataclass(frozen=True, slots=True)
