@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
@@ -30,6 +30,14 @@ def free_port() -> int:
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))
         return int(one.getsockname()[1])
+
+
+def until(holds: Callable[[], object], *, within_s: float = 30) -> None:
+    """Wait until something holds."""
+    deadline = time.monotonic() + within_s
+    while not holds():
+        assert time.monotonic() < deadline, "it did not come to that"
+        time.sleep(0.1)
 
 
 @dataclass
@@ -91,9 +99,9 @@ class World:
         self.process.stdin.flush()
         return json.loads(self.process.stdout.readline())
 
-    def happen(self, *events: dict[str, Any]) -> list[str]:
+    def happen(self, *events: dict[str, Any], at_once: bool = False) -> list[str]:
         """Write events and return their handles."""
-        made: list[str] = self.ask("happen", events=list(events))["events"]
+        made: list[str] = self.ask("happen", events=list(events), at_once=at_once)["events"]
         return made
 
 

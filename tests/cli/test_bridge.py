@@ -13,16 +13,9 @@ import psutil
 import pytest
 
 from tests.cli.agents import Agent, ended, rule, rules, status
-from tests.cli.conftest import Facet, World
+from tests.cli.conftest import Facet, World, until
 
 pytestmark = pytest.mark.services
-
-
-def until(holds: Callable[[], object], *, within_s: float = 30) -> None:
-    deadline = time.monotonic() + within_s
-    while not holds():
-        assert time.monotonic() < deadline, "it did not come to that"
-        time.sleep(0.1)
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 import json
 import signal
+import subprocess
 import threading
 import time
 import urllib.error
@@ -13,7 +14,8 @@ from typing import Any
 import psutil
 import pytest
 
-from tests.cli.conftest import Facet, World
+from tests.cli.agents import Agent, ended, rule, rules, status
+from tests.cli.conftest import PYTHON, Facet, World, until
 
 pytestmark = pytest.mark.services
 
@@ -32,25 +34,71 @@ def test_a_wait_outlives_the_server_it_waits_on(facet: Facet, world: World, stil
     assert ran.json["results"][0]["state"] == "unschedulable"
 
 
-def test_two_hundred_events_over_reconnections_come_once_each_and_in_order(
+class _Reading:
+    """`facet events -f` into a file: killed at any line, it goes on after the last whole one."""
+
+    def __init__(self, facet: Facet, after: int) -> None:
+        self.facet, self.after, self.path = facet, after, facet.home / "heard.jsonl"
+        self.path.touch()
+        self.process = self._start()
+
+    def _start(self) -> "subprocess.Popen[str]":
+        cursor = self.heard[-1]["cursor"] if self.heard else self.after
+        words = [PYTHON, "-m", "facet_cli", "events", "-f", "--after", str(cursor), "--json"]
+        with self.path.open("ab") as out:
+            made = subprocess.Popen(
+                words, env=self.facet.environment, cwd=self.facet.home, stdout=out, text=True
+            )
+        self.facet.started.append(made)
+        return made
+
+    @property
+    def heard(self) -> list[dict[str, Any]]:
+        lines = self.path.read_text().splitlines(keepends=True)
+        return [json.loads(line) for line in lines if line.endswith("\n")]
+
+    @property
+    def count(self) -> int:
+        return self.path.read_bytes().count(b"\n")
+
+    def restart(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        whole = self.path.read_bytes()
+        self.path.write_bytes(whole[: whole.rfind(b"\n") + 1])
+        self.process = self._start()
+
+
+def test_ten_thousand_events_over_reconnects_and_restarts_leave_no_gap_and_wake_nobody_twice(
     facet: Facet, world: World
 ) -> None:
-    head = facet("skills", "wait_for_events", "--input", '{"timeout_s": 0}').json["next"]
-    following = facet.start("events", "-f", "--after", str(head), "--limit", "200", "--json")
-    made = []
-    for batch in range(10):
-        made += world.happen(
-            *({"type": "milestone.reached", "subject": f"task_{batch}x{n}"} for n in range(20))
-        )
-        if batch in {2, 5, 8}:
-            world.server.stop(signal.SIGKILL if batch == 5 else signal.SIGTERM)
+    claude = Agent(facet, "claude")
+    rules(facet, rule(max_wakes_per_hour=10_000), max_wakes_per_hour=10_000)
+    assert facet("bridge", "once").code == 0
+    bridge = facet.start("bridge", "run")
+    reading = _Reading(facet, status(facet)["cursor"])
+    made: list[str] = []
+    waking: list[str] = []
+
+    for batch in range(20):
+        routine = [{"type": "attempt.moved", "subject": f"att_{batch}x{n}"} for n in range(499)]
+        made += world.happen(*routine, ended(f"task_{batch}"), at_once=True)
+        waking.append(made[-1])
+        if batch in {3, 9, 15}:
+            reading.restart()
+        if batch in {5, 12}:
+            bridge.kill()
+            bridge.communicate()
+            bridge = facet.start("bridge", "run")
+        if batch in {7, 14}:
+            world.server.stop(signal.SIGKILL if batch == 7 else signal.SIGTERM)
             world.server.start()
+    until(lambda: reading.count >= len(made) and len(claude.told) >= len(waking), within_s=90)
 
-    ran = facet.ended(following)
-
-    assert len(made) == 200
-    assert [each["id"] for each in ran.lines] == made
-    assert ran.code == 0
+    assert len(made) == 10_000
+    assert [each["id"] for each in reading.heard] == made
+    assert sorted(claude.told) == sorted(waking)
+    assert (status(facet)["gaps"], status(facet)["dead_letters"]) == (0, 0)
 
 
 class _Holding(BaseHTTPRequestHandler):
