@@ -20,7 +20,7 @@ def next_actions(task: str, state: TaskState, cause: Cause | None = None) -> Seq
         case TaskState.SUCCEEDED:
             return (result, _call("read_log", "the output", task=task, stream="stdout"))
         case TaskState.FAILED:
-            again = _call("replan", "see where it would run now", task=task)
+            again = _call("preview_placement", "see where the same work would run now", like=task)
             return (result, log) if cause is not Cause.DISPATCH_REJECTED else (result, again)
         case TaskState.UNSCHEDULABLE:
             return (
