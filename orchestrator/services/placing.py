@@ -1,7 +1,7 @@
 """Placing a task: read the federation, decide, keep the decision, plan the attempt. Touches no site."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -70,6 +70,30 @@ def decide(
     `avoid` names places (system, partition, account) that an earlier attempt found wanting; `image` is what
     the work's environment names, where the envelope does not.
     """
+    return placement_for(
+        user,
+        envelope,
+        now=now,
+        exclude_systems=exclude_systems,
+        avoid=avoid,
+        kind=kind,
+        image=image,
+        diversity_load=diversity_load,
+    )(envelope)
+
+
+def placement_for(
+    user: AbstractBaseUser,
+    envelope: EnvelopeValue,
+    *,
+    now: datetime,
+    exclude_systems: Sequence[str] = (),
+    avoid: frozenset[tuple[str, str, str]] = frozenset(),
+    kind: str = "",
+    image: str | None = None,
+    diversity_load: Mapping[str, int] | None = None,
+) -> Callable[[EnvelopeValue], DecisionValue]:
+    """Return placement over this user's records now, to be asked about this envelope and variants of it."""
     if image is None and envelope.container is not None:
         image = envelope.container.image
     environment = fetched(image)
@@ -77,16 +101,22 @@ def decide(
         replace(record, blocked=_FAILED_HERE) if record.key in avoid else record
         for record in records_for(user, now=now)
     )
-    return place(
-        envelope,
-        records,
-        now=now,
-        model=placement_model(user, kind=kind, environment=environment, now=now),
-        cache=in_flight(records),
-        work=Work(kind=kind or None, environment=environment),
-        exclude_systems=tuple(exclude_systems),
-        diversity_load=diversity_load,
-    )
+    model = placement_model(user, kind=kind, environment=environment, now=now)
+    cache = in_flight(records)
+
+    def ask(wanted: EnvelopeValue) -> DecisionValue:
+        return place(
+            wanted,
+            records,
+            now=now,
+            model=model,
+            cache=cache,
+            work=Work(kind=kind or None, environment=environment),
+            exclude_systems=tuple(exclude_systems),
+            diversity_load=diversity_load,
+        )
+
+    return ask
 
 
 def in_flight(records: Sequence[ResourceRecord]) -> PlanCache:

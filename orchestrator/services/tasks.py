@@ -189,6 +189,39 @@ def known_systems(envelope: Mapping[str, Any] | None, *, pointer: str = "/envelo
         raise InvalidInput("The policy names unknown systems.", problems=tuple(problems))
 
 
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What is asked about: an envelope, and what the work beside it says, where there is work."""
+
+    envelope: EnvelopeValue
+    understood: Understood | None = None
+    kind: str = ""
+    image: str | None = None
+
+
+def asked(user: AbstractBaseUser, given: object, *, systems: Collection[str] | None = None) -> Asked:
+    """Read a task or a bare envelope that is only asked about.
+
+    Args:
+        user: whose envelopes and tasks it may name.
+        given: the input as it came.
+        systems: where it may run at all; None = everywhere.
+
+    Raises:
+        InvalidInput: the input cannot be read.
+    """
+    if isinstance(given, dict) and not {"command", "script", "envelope", "envelope_id"} & given.keys():
+        known_systems(given, pointer="")
+        return Asked(within(read_envelope(given, pointer=""), systems, pointer=""))
+    if isinstance(given, dict) and not {"command", "script"} & given.keys():
+        given = {**given, "command": ["true"]}  # an envelope alone is enough to ask where it would run
+    wanted = read_task(given)
+    known_systems(wanted.envelope)
+    understood = understand(wanted, user_id=user.pk, systems=systems)
+    kind = kind_of(stored(wanted))
+    return Asked(understood.envelope, understood, kind, wanted.environment.container)
+
+
 def preview(
     user: AbstractBaseUser, given: object, *, now: datetime, systems: Collection[str] | None = None
 ) -> tuple[DecisionValue, Understood | None]:
@@ -199,18 +232,9 @@ def preview(
     Raises:
         InvalidInput: the input cannot be read.
     """
-    if isinstance(given, dict) and not {"command", "script", "envelope", "envelope_id"} & given.keys():
-        known_systems(given, pointer="")
-        bare = within(read_envelope(given, pointer=""), systems, pointer="")
-        return decide(user, bare, now=now), None
-    if isinstance(given, dict) and not {"command", "script"} & given.keys():
-        given = {**given, "command": ["true"]}  # an envelope alone is enough to ask where it would run
-    wanted = read_task(given)
-    known_systems(wanted.envelope)
-    understood = understand(wanted, user_id=user.pk, systems=systems)
-    image = wanted.environment.container
-    value = decide(user, understood.envelope, now=now, kind=kind_of(stored(wanted)), image=image)
-    return value, understood
+    wanted = asked(user, given, systems=systems)
+    value = decide(user, wanted.envelope, now=now, kind=wanted.kind, image=wanted.image)
+    return value, wanted.understood
 
 
 def find_task(user: AbstractBaseUser, handle: object, *, lock: bool = False) -> Task:

@@ -100,7 +100,7 @@ class TaskForm(forms.Form):
     walltime_max = _text(_("Wall time, at most"))
     runtime = _text(_("Expected runtime"), placeholder="40:00", help_text=_("Only used to rank systems."))
     accelerator_types = _text(_("GPU types"), placeholder="a100, h100", help_text=_("Any of them will do."))
-    accelerator_memory = _text(_("Memory per GPU, at least"), placeholder="40G")
+    accelerator_memory = _text(_("Memory of each GPU"), placeholder="40G")
     architecture = _choice(_("Processor"), ARCHITECTURES)
     objective = _choice(_("Aim for"), OBJECTIVES)
     container_runtime = _text(_("Container runtime"), placeholder="apptainer")
@@ -117,6 +117,8 @@ class TaskForm(forms.Form):
     workdir = _text(_("Working directory"), help_text=_("Empty: a fresh directory of the task."))
     max_attempts = _text(_("Attempts, at most"), placeholder="3")
     once = forms.CharField(required=False, max_length=64, widget=forms.HiddenInput)
+    needs_work = True
+    """Whether an input without command and script is refused when it is read."""
 
     def clean(self) -> dict[str, Any]:
         """Turn the fields into the task input, kept as `task_input`."""
@@ -127,7 +129,8 @@ class TaskForm(forms.Form):
             if cleaned.get(key):
                 task[key] = cleaned[key]
         work = cleaned.get("work") or "command"
-        task[work] = cleaned.get(work, "").replace("\r\n", "\n")
+        if cleaned.get(work) or self.needs_work:
+            task[work] = cleaned.get(work, "").replace("\r\n", "\n")
         environment = self._environment(cleaned)
         if envelope or work == "command":
             task["envelope"] = envelope
@@ -194,6 +197,25 @@ class TaskForm(forms.Form):
             variables=variables,
             setup=[line for line in (cleaned.get("setup") or "").splitlines() if line.strip()],
         )
+
+
+class WhereForm(TaskForm):
+    """The same without the work: what an envelope alone needs to be asked where it would run."""
+
+    work = forms.CharField(required=False, widget=forms.HiddenInput)
+    needs_work = False
+
+
+def asked_fields(form: TaskForm) -> dict[str, str]:
+    """Return what was typed into the form, silences left out: the state that an address carries."""
+    return {
+        name: str(value).strip()
+        for name in form.fields
+        if name not in NOT_IN_ADDRESS and (value := form[name].value()) and str(value).strip()
+    }
+
+
+NOT_IN_ADDRESS = frozenset({"once", "work"})
 
 
 def _given(**fields: Any) -> dict[str, Any]:

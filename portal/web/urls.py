@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from portal.web import account, events, federation, find, groups, submission, task_list, tasks
+from portal.web import account, events, federation, find, groups, submission, task_list, tasks, where
 
 app_name = "web"
 urlpatterns = [
@@ -15,6 +15,7 @@ urlpatterns = [
     path("tasks/<str:handle>/", tasks.task_show, name="task-show"),
     path("tasks/<str:handle>/cancel/", tasks.task_cancel, name="task-cancel"),
     path("tasks/<str:handle>/replan/", tasks.task_replan, name="task-replan"),
+    path("where/", where.where, name="where"),
     path("find/", find.find_show, name="find"),
     path("groups/", groups.group_list, name="group-list"),
     path("groups/<str:handle>/", groups.group_show, name="group-show"),

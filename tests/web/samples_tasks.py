@@ -324,3 +324,13 @@ PREVIEW = submission.Preview(DECISION)
 PROBLEMS = submission.Preview(
     None, (submission.Problem("gpus_min", "GPUs", "A whole number, please; “four” is not one."),)
 )
+ANSWER = submission.WhereAnswer(
+    DECISION,
+    relaxations=(
+        submission.RelaxationRow(
+            "Take any type of GPU, not only a100", SystemRef("delta", "Delta", 2), "gpu", 0, 3600, 2520, "a=1"
+        ),
+        submission.RelaxationRow("Change policy", SystemRef("delta", "Delta", 2), "gpu", 600, 3600, None, ""),
+    ),
+    asked={"envelope": {"gpus": 4}},
+)

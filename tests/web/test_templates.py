@@ -9,7 +9,7 @@ from django.template import engines
 from django.template.backends.django import DjangoTemplates
 from django.test import RequestFactory
 
-from portal.web.forms import TaskForm
+from portal.web.forms import TaskForm, WhereForm
 from tests.web import samples, samples_groups, samples_tasks
 
 MISSING = "«missing»"
@@ -32,6 +32,17 @@ SHOWN: tuple[tuple[str, dict[str, Any]], ...] = (
     ("groups/list.html", {"page": samples_groups.NO_GROUP}),
     ("groups/detail.html", {"page": samples_groups.GROUP}),
     ("events/list.html", {"page": samples_tasks.EVENT_LIST}),
+    ("where.html", {"form": WhereForm(), "answer": None, "query": "", "words": "", "words_problem": ""}),
+    (
+        "where.html",
+        {
+            "form": WhereForm(),
+            "answer": samples_tasks.ANSWER,
+            "query": "a=1",
+            "words": "",
+            "words_problem": "x",
+        },
+    ),
     ("find.html", {"found": samples.FOUND, "words": "an"}),
     ("find.html", {"found": (), "words": "zz"}),
     ("404.html", {}),

@@ -114,6 +114,19 @@ class DecisionView:
         return tuple(_together(ref, several) for (ref, _codes), several in same.items())
 
     @property
+    def out_by_place(self) -> tuple[Candidate, ...]:
+        """Where it cannot run, each place once: by the account that comes nearest, not where another can."""
+        able = {(each.ref.slug, each.partition) for each in self.feasible}
+        nearest: dict[tuple[str, str], Candidate] = {}
+        for each in self.rejected:
+            place = (each.ref.slug, each.partition)
+            if place not in able and len(each.reasons) < len(nearest.get(place, each).reasons) + (
+                place not in nearest
+            ):
+                nearest[place] = each
+        return tuple(nearest.values())
+
+    @property
     def rows(self) -> tuple[Candidate, ...]:
         """All candidates, the feasible first."""
         return self.feasible + self.rejected

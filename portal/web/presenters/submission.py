@@ -1,8 +1,11 @@
 """The submit page: what was read from a script, and the preview beside the form."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 from portal.web.presenters.decisions import DecisionView
+from portal.web.presenters.shared import SystemRef
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,3 +43,31 @@ class Preview:
 
     decision: DecisionView | None
     problems: tuple[Problem, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RelaxationRow:
+    """One change that would help: what to change, where it would then run, how much sooner."""
+
+    change: str
+    ref: SystemRef
+    partition: str
+    wait_s: int
+    finish_in_s: int
+    sooner_s: int | None
+    """None: as asked it fits nowhere."""
+    query: str
+    """The question with the change made, as a query string; "" = it cannot be asked by this form."""
+
+
+@dataclass(frozen=True, slots=True)
+class WhereAnswer:
+    """The answer to one envelope: a decision with what would help, or the faults that stand in the way."""
+
+    decision: DecisionView | None
+    problems: tuple[Problem, ...] = ()
+    relaxations: tuple[RelaxationRow, ...] = ()
+    closest_query: str = ""
+    """The question with the smallest change made, where it fits nowhere as asked."""
+    asked: Mapping[str, Any] = field(default_factory=dict)
+    """The task input that was asked about, as the API takes it."""
