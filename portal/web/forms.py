@@ -202,8 +202,11 @@ class TaskForm(forms.Form):
 class WhereForm(TaskForm):
     """The same without the work: what an envelope alone needs to be asked where it would run."""
 
-    work = forms.CharField(required=False, widget=forms.HiddenInput)
     needs_work = False
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.fields["work"].required = False
 
 
 def asked_fields(form: TaskForm) -> dict[str, str]:
