@@ -89,8 +89,12 @@ def manage(env: environment.Env, words: list[str]) -> int:
 
 
 def test(words: list[str]) -> int:
-    """Become pytest; the plugin `tests.services` starts the servers; skips are listed with their reasons."""
+    """Become pytest; the plugin `tests.services` starts the servers; skips are listed with their reasons.
+
+    The whole suite runs in two processes: most of its time it waits for schedulers, browsers and clocks.
+    """
     os.chdir(ROOT)
+    words = words or ["-n", "2"]
     os.execv(sys.executable, [sys.executable, "-m", "pytest", *words])  # noqa: S606  # an argv, no shell
 
 
