@@ -43,6 +43,8 @@ LOOKS: Mapping[str, tuple[str, str]] = {
     "drafted": ("", "file-text"),
     "changed": ("", "sliders-horizontal"),
     "requested": ("", "circle-dot"),
+    "appointed": ("", "key-round"),
+    "dismissed": ("", "circle-slash"),
 }
 """(colour class, icon) by the last part of the event type."""
 
