@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from hypothesis import settings
-from xdist.scheduler import LoadScopeScheduling
+from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
 # The same examples every time where a run decides whether work lands; fresh ones at the desk.
 settings.register_profile("ci", derandomize=True, deadline=None, print_blob=True)
@@ -14,7 +14,7 @@ settings.load_profile("ci" if os.environ.get("CI") else "desk")
 
 
 class _ByFile(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types
-    """Hands out whole files; of what starts clusters or a browser once for all its tests, the whole folder."""
+    """Hands out whole files; what starts clusters or a browser once for all its tests, as a whole folder."""
 
     _WHOLE = ("tests/slurm/", "tests/browser/")
 

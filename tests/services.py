@@ -1,9 +1,9 @@
 """Early pytest plugin: gives the suite a real PostgreSQL and Valkey before Django's settings load.
 
-Loaded by `-p tests.services` (pyproject.toml). Servers given by DATABASE_URL and REDIS_URL are used instead. In a
-distributed run (`-n 2`) every worker has servers and a data directory of its own: tests empty the Valkey and
-write below DATA_DIR. Nothing is started for `--collect-only`, `--help` and `--version`, nor by the process that
-only hands out the tests.
+Loaded by `-p tests.services` (pyproject.toml). Servers given by DATABASE_URL and REDIS_URL are used instead.
+In a distributed run (`-n 2`) every worker has servers and a data directory of its own: tests empty the Valkey
+and write below DATA_DIR. Nothing is started for `--collect-only`, `--help` and `--version`, nor by the
+process that only hands out the tests.
 """
 
 import atexit
