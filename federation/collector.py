@@ -25,6 +25,8 @@ from providers.registry import dialect
 from providers.types import Batch, BatchReply, Exec, Probe
 
 _WHO = "facet.who"
+_CLOCKS_AGREE_S = 60
+"""A request and its answer may be on their way so long; less tells nothing of a clock."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +146,7 @@ def _ask(
         )
         who = _who(reply)
         probe = speaks.read_probe(reply, now=now)
+        probe = _with_clock(probe, reply, at=now + timedelta(seconds=monotonic() - started))
         if not full and not system.jobs_visible:
             # A live probe does not ask what is hidden; without this it would pass for an empty queue.
             probe = probe.model_copy(update={"jobs_visible": False})
@@ -158,6 +161,15 @@ def _ask(
         who=who,
         error=error,
     )
+
+
+def _with_clock(probe: Probe, reply: BatchReply, *, at: datetime) -> Probe:
+    """Return the probe with the difference of the clocks, where it is more than a request can take."""
+    ahead_s = round((reply.site_time - at).total_seconds()) if reply.site_time is not None else 0
+    if abs(ahead_s) <= _CLOCKS_AGREE_S:
+        return probe
+    told = f"the site's clock is {abs(ahead_s)} s {'ahead of' if ahead_s > 0 else 'behind'} ours"
+    return probe.model_copy(update={"clock_ahead_s": ahead_s, "warnings": (*probe.warnings, told)})
 
 
 def _told_until(system: System) -> datetime | None:
@@ -257,9 +269,9 @@ def _store_success(
             gpus_free=sum(node.gpus_free for node in partition.nodes),
             cpus_total=sum(node.cpus for node in partition.nodes),
             cpus_free=sum(node.cpus_free for node in partition.nodes),
-            nodes_total=len(partition.nodes),
-            nodes_up=sum(node.is_up for node in partition.nodes),
-            nodes_idle=sum(node.is_idle for node in partition.nodes),
+            nodes_total=sum(not node.is_part for node in partition.nodes),
+            nodes_up=sum(node.is_up and not node.is_part for node in partition.nodes),
+            nodes_idle=sum(node.is_idle and not node.is_part for node in partition.nodes),
             running=partition.queue.running_count,
             pending=partition.queue.pending_count,
             eligible=partition.queue.eligible_count,

@@ -1,7 +1,8 @@
 """Joining a site profile and a probe: what every user sees alike, made once per snapshot. Pure."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
 from math import ceil
 
 from federation.profile import NodeType, PartitionProfile, ProfileDocument
@@ -13,6 +14,8 @@ _DOWN_STATES = frozenset({"down", "error", "unknown", "future", "fail"})
 _DOWN_FLAGS = frozenset(
     {"DRAIN", "FAIL", "INVALID_REG", "NOT_RESPONDING", "MAINTENANCE", "REBOOT_ISSUED", "REBOOT_REQUESTED"}
 )
+_GROUP_REASONS = ("QOSGrp", "AssocGrp")
+"""A job that only what others hold under the same QoS or account keeps from starting."""
 WAITING = frozenset({JobState.QUEUED, JobState.HELD})
 HOLDING = frozenset({JobState.RUNNING, JobState.STARTING, JobState.COMPLETING, JobState.SUSPENDED})
 
@@ -30,6 +33,15 @@ class PreparedPartition:
     maintenance: tuple[Maintenance, ...]
 
 
+@dataclass(slots=True)
+class QosJobs:
+    """The jobs under one QoS, each once wherever it may run."""
+
+    running: list[RunningShare] = field(default_factory=list)
+    waiting: list[PendingShare] = field(default_factory=list)
+    """Those that resources, priority or a limit of the group hold back; all marked eligible."""
+
+
 @dataclass(frozen=True, slots=True)
 class PreparedSystem:
     """What every user sees alike of one system at one snapshot."""
@@ -37,6 +49,8 @@ class PreparedSystem:
     profile: ProfileDocument
     probe: Probe | None
     partitions: tuple[PreparedPartition, ...]
+    groups: Mapping[str, QosJobs] = field(default_factory=dict)
+    """What the jobs of each QoS hold and wait for, its own and those of the partitions it governs."""
 
 
 def prepare(
@@ -49,13 +63,18 @@ def prepare(
         probe: the last good probe, None where there never was one.
         partitions: the partition table of the last full probe (a live probe does not ask for it).
     """
+    if probe is not None:
+        probe = _in_our_time(probe)
     live = {partition.name: partition for partition in partitions or ()}
     names = {name: profile.scheduler_name(name) for name in profile.partitions}
     if not profile.only_listed_partitions:
         known = {*names, *names.values()}
         names |= {name: name for name in sorted(live) if name not in known and not live[name].root_only}
-    queues = _queues(probe, names)
-    nodes = _nodes_by_partition(profile, probe, names)
+    stated = {name: profile.partitions.get(name, PartitionProfile()) for name in names}
+    whole = frozenset(name for name in names if is_exclusive(stated[name], live.get(names[name])))
+    queues = _queues(probe, names, whole=frozenset(names[name] for name in whole))
+    governs = {name: each.qos for name, each in live.items() if each.qos}
+    nodes = _nodes_by_partition(profile, probe, names, whole=whole)
     return PreparedSystem(
         profile=profile,
         probe=probe,
@@ -63,7 +82,7 @@ def prepare(
             PreparedPartition(
                 name=name,
                 scheduler_name=theirs,
-                profile=profile.partitions.get(name, PartitionProfile()),
+                profile=stated[name],
                 live=live.get(theirs),
                 nodes=nodes[name],
                 queue=queues[name],
@@ -71,13 +90,47 @@ def prepare(
             )
             for name, theirs in names.items()
         ),
+        groups=_groups(probe, governs) if probe is not None else {},
     )
 
 
+def _in_our_time(probe: Probe) -> Probe:
+    """Return the probe with every instant of the site's clock brought to ours."""
+    if not probe.clock_ahead_s:
+        return probe
+    ahead = timedelta(seconds=probe.clock_ahead_s)
+
+    def brought(at: datetime | None) -> datetime | None:
+        return None if at is None else at - ahead
+
+    return probe.model_copy(
+        update={
+            "jobs": tuple(
+                job.model_copy(
+                    update={"submit_at": brought(job.submit_at), "start_at": brought(job.start_at)}
+                )
+                for job in probe.jobs
+            ),
+            "reservations": tuple(
+                found.model_copy(update={"start_at": found.start_at - ahead, "end_at": brought(found.end_at)})
+                for found in probe.reservations
+            ),
+        }
+    )
+
+
+def is_exclusive(stated: PartitionProfile, live: Partition | None) -> bool:
+    """Return whether a partition gives whole nodes: as the profile says, else as the scheduler shows."""
+    return stated.exclusive if stated.exclusive is not None else bool(live and live.exclusive)
+
+
 def _nodes_by_partition(
-    profile: ProfileDocument, probe: Probe | None, names: Mapping[str, str]
+    profile: ProfileDocument, probe: Probe | None, names: Mapping[str, str], *, whole: frozenset[str]
 ) -> dict[str, tuple[NodeView, ...]]:
-    """Return the nodes of each partition, by our names; `names` gives the scheduler's."""
+    """Return the nodes of each partition, by our names; `names` gives the scheduler's.
+
+    A node with several pools of GPUs is listed once for each, unless it is given `whole`.
+    """
     if probe is None:
         return {name: _declared_nodes(profile, name) for name in names}
     entries: dict[str, list[tuple[str, frozenset[str], _Kinds]]] = {}
@@ -86,13 +139,14 @@ def _nodes_by_partition(
         entries.setdefault(theirs, []).append((name, frozenset(stated.features), _kinds(profile, stated)))
     found: dict[str, list[NodeView]] = {name: [] for name in names}
     for node in probe.nodes:
-        views: dict[_Kinds, NodeView] = {}
+        views: dict[tuple[_Kinds, bool], tuple[NodeView, ...]] = {}
         for theirs in node.partitions:
             for name, features, kinds in entries.get(theirs, ()):
                 if features <= set(node.features):
-                    if kinds not in views:
-                        views[kinds] = _view(node, kinds)
-                    found[name].append(views[kinds])
+                    key = kinds, name in whole
+                    if key not in views:
+                        views[key] = _views(node, kinds, is_whole=name in whole)
+                    found[name].extend(views[key])
     return {name: tuple(views) for name, views in found.items()}
 
 
@@ -112,9 +166,56 @@ def _kinds(profile: ProfileDocument, partition: PartitionProfile) -> _Kinds:
     )
 
 
-def _view(node: Node, kinds: _Kinds) -> NodeView:
-    # A node with several GPU types is offered by its largest pool only.
-    pool = max(node.gpus, key=lambda p: (p.total, p.type or ""), default=None)
+def _pools(node: Node) -> tuple[GpuPool, ...]:
+    """Return a node's pools of GPUs, the largest first."""
+    return tuple(sorted(node.gpus, key=lambda pool: (pool.total, pool.type or ""), reverse=True))
+
+
+def _part_name(node: str, pool: GpuPool) -> str:
+    return f"{node}/{pool.type or pool.total}"
+
+
+def _views(node: Node, kinds: _Kinds, *, is_whole: bool) -> tuple[NodeView, ...]:
+    """Return a node as it is offered: once for each pool, with the share of the node that its GPUs are.
+
+    What is given whole is given with all its GPUs, and asked for by those of its largest pool.
+    """
+    pools = _pools(node)
+    if is_whole or len(pools) < 2:
+        return (_view(node, pools[0] if pools else None, kinds),)
+    gpus, left = sum(pool.total for pool in pools), _view(node, pools[0], kinds)
+    parts = []
+    for pool in pools[1:]:
+        seen = _view(node, pool, kinds)
+        part = replace(
+            seen,
+            name=_part_name(node.name, pool),
+            cpus=seen.cpus * pool.total // gpus,
+            cpus_free=seen.cpus_free * pool.total // gpus,
+            memory_mib=_share(seen.memory_mib, pool.total, gpus),
+            memory_free_mib=_share(seen.memory_free_mib, pool.total, gpus),
+            is_part=True,
+        )
+        parts.append(part)
+        left = replace(
+            left,
+            cpus=left.cpus - part.cpus,
+            cpus_free=left.cpus_free - part.cpus_free,
+            memory_mib=_less(left.memory_mib, part.memory_mib),
+            memory_free_mib=_less(left.memory_free_mib, part.memory_free_mib),
+        )
+    return (left, *parts)
+
+
+def _share(whole: int | None, part: int, of: int) -> int | None:
+    return None if whole is None else whole * part // of
+
+
+def _less(whole: int | None, part: int | None) -> int | None:
+    return None if whole is None or part is None else whole - part
+
+
+def _view(node: Node, pool: GpuPool | None, kinds: _Kinds) -> NodeView:
     kind = _gpu_kind(pool, kinds)
     return NodeView(
         name=node.name,
@@ -186,18 +287,29 @@ def _declared_nodes(profile: ProfileDocument, name: str) -> tuple[NodeView, ...]
     return tuple(views)
 
 
-def _queues(probe: Probe | None, names: Mapping[str, str]) -> dict[str, PartitionQueue]:
+_Parts = Mapping[str, Mapping[str | None, str]]
+"""Of nodes with several pools: the name each further pool is listed by, by the node and its GPUs' type."""
+
+
+def _queues(
+    probe: Probe | None, names: Mapping[str, str], *, whole: frozenset[str]
+) -> dict[str, PartitionQueue]:
     """Return each partition's queue, by our names; entries of one scheduler partition share it."""
     if probe is None:
         return {name: PartitionQueue(is_visible=False) for name in names}
     running: dict[str, list[RunningShare]] = {theirs: [] for theirs in names.values()}
     pending: dict[str, list[PendingShare]] = {theirs: [] for theirs in names.values()}
+    parts: _Parts = {
+        node.name: {pool.type: _part_name(node.name, pool) for pool in _pools(node)[1:]}
+        for node in probe.nodes
+        if len(node.gpus) > 1
+    }
     for job in probe.jobs:
         for theirs in job.partitions:
             if theirs not in running:
                 continue
             if job.state in HOLDING:
-                running[theirs].append(_running(job))
+                running[theirs].append(_running(job, {} if theirs in whole else parts))
             elif job.state in WAITING:
                 pending[theirs].append(_pending(job))
     queues = {
@@ -207,11 +319,28 @@ def _queues(probe: Probe | None, names: Mapping[str, str]) -> dict[str, Partitio
     return {name: queues[theirs] for name, theirs in names.items()}
 
 
-def _running(job: QueueJob) -> RunningShare:
-    nodes = max(1, len(job.node_names) or job.nodes)
+def _groups(probe: Probe, governs: Mapping[str, str]) -> dict[str, QosJobs]:
+    """Return the jobs of each QoS; `governs` tells a partition's own."""
+    found: dict[str, QosJobs] = {}
+    for job in probe.jobs:
+        words = {job.qos, *(governs.get(theirs) for theirs in job.partitions)}
+        held_back = job.is_eligible or job.reason.startswith(_GROUP_REASONS)
+        for qos in words - {None}:
+            jobs = found.setdefault(qos or "", QosJobs())
+            if job.state in HOLDING:
+                jobs.running.append(_running(job, {}))
+            elif job.state is JobState.QUEUED and held_back:
+                jobs.waiting.append(replace(_pending(job), is_eligible=True))
+    return found
+
+
+def _running(job: QueueJob, parts: _Parts) -> RunningShare:
+    nodes, held = max(1, len(job.node_names) or job.nodes), job.node_names
+    if parts and job.gpus:
+        held = tuple(parts.get(name, {}).get(job.gpu_type, name) for name in held)
     return RunningShare(
         user=job.user,
-        node_names=job.node_names,
+        node_names=held,
         cpus_per_node=ceil(job.cpus / nodes),
         memory_per_node_mib=ceil((job.memory_mib or 0) / nodes),
         gpus_per_node=ceil(job.gpus / nodes),

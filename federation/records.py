@@ -3,9 +3,9 @@
 from fnmatch import fnmatchcase
 
 from federation.circuit import sentence
-from federation.merge import HOLDING, PreparedPartition, PreparedSystem
+from federation.merge import HOLDING, PreparedPartition, PreparedSystem, QosJobs, is_exclusive
 from federation.profile import ProfileDocument
-from federation.types import Access, Health, ResourceRecord, Standing, UserLimits
+from federation.types import Access, GroupLimit, Health, ResourceRecord, Standing, UserLimits
 from providers.types import Association, JobState, Limits, Partition, Probe, Qos
 
 
@@ -68,10 +68,11 @@ def _record(
             declared.max_walltime_s, live.max_walltime_s if live else None, limits.max_walltime_s
         ),
         max_nodes=_least(declared.max_nodes, live.max_nodes if live else None),
-        is_exclusive=declared.exclusive if declared.exclusive is not None else bool(live and live.exclusive),
+        is_exclusive=is_exclusive(declared, live),
         limits=limits,
         own_priority=_own_priority(prepared.probe, access, partition, association=association, qos=qos),
         user=access.remote_user,
+        groups=_groups(prepared, partition, access, qos=qos),
         maintenance=partition.maintenance,
         containers=profile.containers,
         software=profile.software or {},
@@ -191,6 +192,7 @@ def _limits(
     if association:
         per_user.append(association.limits)
     per_job = [rule.per_job for rule in rules]
+    groups = [rule.group for rule in rules]  # no job may ask for more than all of them may hold
     submitted, running, gpus = _own_use(prepared.probe, access.remote_user, partition.scheduler_name)
     policy, declared = prepared.profile.policy, partition.profile
     return UserLimits(
@@ -201,16 +203,45 @@ def _limits(
         max_gpus_per_user=_least(*(limit.max_gpus for limit in per_user), declared.max_gpus_per_user),
         gpus_in_use=gpus,
         max_gpus_per_job=_least(
-            *(limit.max_gpus for limit in per_job),
+            *(limit.max_gpus for limit in (*per_job, *groups)),
             policy.max_gpus_per_job,
             declared.max_gpus_per_job,
         ),
-        max_nodes_per_job=_least(*(limit.max_nodes for limit in per_job), policy.max_nodes_per_job),
+        max_nodes_per_job=_least(
+            *(limit.max_nodes for limit in (*per_job, *groups)), policy.max_nodes_per_job
+        ),
         max_nodes_per_user=_least(*(limit.max_nodes for limit in per_user), declared.max_nodes_per_user),
-        max_cpus_per_job=_least(*(limit.max_cpus for limit in per_job)),
+        max_cpus_per_job=_least(*(limit.max_cpus for limit in (*per_job, *groups))),
         max_cpus_per_user=_least(*(limit.max_cpus for limit in per_user)),
         max_walltime_s=_least(*(limit.max_walltime_s for limit in (*per_user, *per_job))),
     )
+
+
+def _groups(
+    prepared: PreparedSystem, partition: PreparedPartition, access: Access, *, qos: str | None
+) -> tuple[GroupLimit, ...]:
+    """Return the limits that our jobs here would share with everybody under the same QoS."""
+    names = {name for name in (qos, partition.live.qos if partition.live else None) if name}
+    found = []
+    for rule in access.qos:
+        most = rule.group
+        if rule.name not in names or not partition.queue.is_visible:
+            continue
+        if {most.max_jobs, most.max_gpus, most.max_cpus, most.max_nodes} == {None}:
+            continue
+        jobs = prepared.groups.get(rule.name, QosJobs())
+        found.append(
+            GroupLimit(
+                qos=rule.name,
+                max_jobs=most.max_jobs,
+                max_gpus=most.max_gpus,
+                max_cpus=most.max_cpus,
+                max_nodes=most.max_nodes,
+                running=tuple(jobs.running),
+                waiting=tuple(jobs.waiting),
+            )
+        )
+    return tuple(found)
 
 
 def _own_use(probe: Probe | None, user: str | None, partition: str) -> tuple[int, int, int]:

@@ -138,9 +138,9 @@ def figures(nodes: Iterable[NodeView]) -> Figures:
         largest_free_gpus_on_one_node=max((node.gpus_free for node in seen), default=0),
         cpus_total=sum(node.cpus for node in seen),
         cpus_free=sum(node.cpus_free for node in seen),
-        nodes_total=len(seen),
-        nodes_up=sum(node.is_up for node in seen),
-        nodes_idle=sum(node.is_idle for node in seen),
+        nodes_total=sum(not node.is_part for node in seen),
+        nodes_up=sum(node.is_up and not node.is_part for node in seen),
+        nodes_idle=sum(node.is_idle and not node.is_part for node in seen),
     )
 
 

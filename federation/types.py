@@ -65,6 +65,8 @@ class NodeView:
     """As the scheduler wants it in a request."""
     gpu_memory_mib: int | None = None
     is_idle: bool = False
+    is_part: bool = False
+    """A further pool of GPUs of a node that is listed by its largest: its share of the CPUs and memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +147,21 @@ class UserLimits:
 
 
 @dataclass(frozen=True, slots=True)
+class GroupLimit:
+    """What all jobs under one QoS may hold at once, whoever they are of; None = no limit. It only delays."""
+
+    qos: str
+    max_jobs: int | None = None
+    max_gpus: int | None = None
+    max_cpus: int | None = None
+    max_nodes: int | None = None
+    running: tuple[RunningShare, ...] = ()
+    """The group's running jobs, wherever in the system."""
+    waiting: tuple[PendingShare, ...] = ()
+    """Its waiting jobs that resources, priority or a limit of the group hold back; all marked eligible."""
+
+
+@dataclass(frozen=True, slots=True)
 class Maintenance:
     """Nodes that ordinary jobs may not use between two instants. Empty names: the whole partition."""
 
@@ -188,6 +205,8 @@ class ResourceRecord:
     """Priority a fresh job of ours would get, where known."""
     user: str | None = None
     """The user's name at the system, to tell own jobs in the queue; None = not known."""
+    groups: tuple[GroupLimit, ...] = ()
+    """Limits shared with others, where the queue is visible."""
     maintenance: tuple[Maintenance, ...] = ()
     containers: tuple[str, ...] = ()
     software: Mapping[str, tuple[str, ...]] = field(default_factory=dict)

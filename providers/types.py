@@ -341,6 +341,8 @@ class Probe(Frozen):
     """For example "slurm 22.05.8"."""
     cluster: str = ""
     taken_at: datetime
+    clock_ahead_s: int = 0
+    """How far the site's clock is ahead of ours (negative: behind); 0 also where it is within a minute."""
     nodes: tuple[Node, ...]
     partitions: tuple[Partition, ...] | None
     jobs: tuple[QueueJob, ...]

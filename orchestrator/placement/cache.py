@@ -63,6 +63,7 @@ class PlanCache:
             limits.running_jobs,
             limits.max_gpus_per_user,
             limits.gpus_in_use,
+            tuple((group.qos, group.max_jobs, group.max_gpus) for group in record.groups),
             now,
         )
         found = self._plans.get(key)

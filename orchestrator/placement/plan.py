@@ -13,6 +13,7 @@ from orchestrator.placement.capacity import Layout, NodeKind
 from orchestrator.placement.model import PlacementModel
 from orchestrator.placement.occupancy import PAST_END_S
 from orchestrator.placement.outlook import Outlook, build_outlook, ends_of, planned_at
+from orchestrator.placement.shared_caps import SharedCap, caps_of
 from orchestrator.placement.timeline import Need
 
 
@@ -52,6 +53,8 @@ class PartitionPlan:
     late_s: int = 0
     reserved: int = 0
     """Commitments already taken from this plan."""
+    caps: list[SharedCap] = field(default_factory=list)
+    """Limits shared with others."""
     _forked: bool = False
     _answers: dict[tuple[int, ...], tuple[tuple[NodeKind, ...], Forecast]] = field(default_factory=dict)
 
@@ -87,6 +90,8 @@ class PartitionPlan:
         need = need_of(layout)
         after = self._after(layout, need)
         end = self.outlook.reserve(need, limit_s=layout.walltime_s, run_s=runtime_s, after=after)
+        for cap in self.caps:
+            cap.take(layout, run_s=runtime_s, after=after)
         if is_own and end is not None:
             self.own_ends.append(OwnEnd(*end, layout.gpus))
         self._answers.clear()
@@ -94,10 +99,17 @@ class PartitionPlan:
     def _after(self, layout: Layout, need: Need) -> tuple[int, int]:
         """Return the first instants at which one more of ours may start, in the outlook's seconds.
 
-        Not before now, not before the limits on running jobs and GPUs admit it, and a little later on what
-        was not seen free.
+        Not before now, not before the limits on running jobs and GPUs admit it, our own and those shared with
+        others, and a little later on what was not seen free.
         """
         earliest = self.late_s + (0 if self.outlook.slots(need) else PAST_END_S)
+        own = self._after_own(layout, earliest)
+        for cap in self.caps:
+            own = cap.first(layout, after=own)
+        return own
+
+    def _after_own(self, layout: Layout, earliest: int) -> tuple[int, int]:
+        """Return the first instants at which the limits on our own running jobs and GPUs admit one more."""
         limits = self.limits
         if limits.max_running_jobs is None and limits.max_gpus_per_user is None:
             return earliest, earliest
@@ -167,5 +179,6 @@ def plan_on(
             OwnEnd(whole(share), learned(share), share.gpus_per_node * len(share.node_names)) for share in own
         ],
         own_seen=len(own),
+        caps=caps_of(record, at=outlook.at, model=model) if record.queue.is_visible else [],
         late_s=max(0, int((now - outlook.at).total_seconds())),
     )

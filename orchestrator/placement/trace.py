@@ -5,7 +5,7 @@ JSON has sorted keys, no spaces, decimals as strings and instants as ISO 8601 in
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from enum import Enum
@@ -101,6 +101,8 @@ def record_digest(record: ResourceRecord, live_digest: str) -> str:
     """Return the digest of a record, its nodes and queue standing for themselves by their own digest."""
     values = {name: getattr(record, name) for name in _names_of(ResourceRecord)}
     del values["nodes"], values["queue"]
+    if groups := values.pop("groups"):  # their jobs are the snapshot's
+        values["groups"] = [replace(each, running=(), waiting=()) for each in groups]
     if values["circuit_open"] is None:
         del values["circuit_open"]  # a closed circuit is no input
     return sha256(_dumped({**values, "live": live_digest})).hexdigest()

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from federation.merge import PreparedPartition, PreparedSystem, prepare
+from federation.shown import figures
 from federation.types import Maintenance, NodeView
 from providers.types import GpuPool, JobState, Node, Reservation
 from tests.unit.federation.values import NOW, a_job, a_node, a_partition, a_probe, a_profile
@@ -119,12 +120,69 @@ def test_a_gpu_the_profile_does_not_list_keeps_its_own_name() -> None:
     assert (unknown.gpu_type, unknown.gpu_spelling, unknown.gpu_memory_mib) == ("zx9000", "zx9000", None)
 
 
-def test_a_node_with_two_types_is_offered_by_its_larger_pool() -> None:
-    pools = (GpuPool(type="a40", total=1, used=0, free=1), GpuPool(type="a100", total=3, used=2, free=1))
+MIXED = a_node(
+    "gpux1",
+    cpus_free=40,
+    memory_total_mib=200_000,
+    memory_free_mib=100_001,
+    gpus=(GpuPool(type="a40", total=1, used=0, free=1), GpuPool(type="a100", total=3, used=2, free=1)),
+)
 
-    view = _view(a_node(gpus=pools))
 
-    assert (view.gpu_type, view.gpus, view.gpus_free) == ("a100", 3, 1)
+def test_a_node_with_two_types_is_offered_by_each_pool_with_its_share_of_the_node() -> None:
+    large, small = _named(prepare(a_profile(), a_probe(MIXED), None))["gpu"].nodes
+
+    assert (large.name, large.gpu_type, large.gpus, large.gpus_free) == ("gpux1", "a100", 3, 1)
+    assert (small.name, small.gpu_type, small.gpus, small.gpus_free) == ("gpux1/a40", "a40", 1, 1)
+    assert [
+        (each.cpus, each.cpus_free, each.memory_mib, each.memory_free_mib) for each in (large, small)
+    ] == [
+        (48, 30, 150_000, 75_001),
+        (16, 10, 50_000, 25_000),
+    ]
+    assert [each.gpu_memory_mib for each in (large, small)] == [40_960, 49_152]
+    shown = figures((large, small))
+    assert (shown.nodes_total, shown.gpus_total, shown.cpus_total) == (1, 4, 64)
+
+
+def test_a_mixed_node_that_is_given_whole_is_offered_once() -> None:
+    live = [a_partition(exclusive=True)]
+
+    (node,) = _named(prepare(a_profile(), a_probe(MIXED), live))["gpu"].nodes
+
+    assert (node.cpus, node.gpu_type, node.gpus) == (64, "a100", 3)
+
+
+def test_a_running_job_holds_the_pool_its_gpus_are_of() -> None:
+    held: dict[str, Any] = {"node_names": ("gpux1",), "gpus": 1}
+    jobs = (
+        a_job("1", gpu_type="a40", **held),
+        a_job("2", gpu_type="a100", **held),
+        a_job("3", gpu_type=None, **held),
+        a_job("4", node_names=("gpux1",), gpus=0),
+    )
+
+    queue = _named(prepare(a_profile(), a_probe(MIXED, jobs=jobs), None))["gpu"].queue
+
+    assert [each.node_names for each in queue.running] == [("gpux1/a40",), ("gpux1",), ("gpux1",), ("gpux1",)]
+
+
+def test_instants_of_a_clock_that_is_off_are_brought_to_ours() -> None:
+    hour = timedelta(hours=1)
+    jobs = (
+        a_job("1", start_at=NOW + hour, submit_at=NOW),
+        a_job("2", state=JobState.QUEUED, submit_at=NOW + hour),
+    )
+    reserved = Reservation(
+        name="maint", start_at=NOW + hour, end_at=None, node_names=("gpua001",), flags=frozenset({"MAINT"})
+    )
+    probe = a_probe(a_node(), jobs=jobs, reservations=(reserved,), clock_ahead_s=3600)
+
+    found = _named(prepare(a_profile(), probe, None))["gpu"]
+
+    assert [each.start_at for each in found.queue.running] == [NOW]
+    assert [each.submit_at for each in found.queue.pending] == [NOW]
+    assert [each.start_at for each in found.maintenance] == [NOW]
 
 
 QOS_ENTRIES = {
