@@ -193,6 +193,16 @@ class Allocation(models.Model):
     reserved = models.DecimalField(max_digits=18, decimal_places=4, default=0)
     """Held for attempts not yet settled; kept equal to the sum of the ledger's open reservations."""
     used = models.DecimalField(max_digits=18, decimal_places=4, default=0)
+    site_unit = models.CharField(max_length=40, blank=True)
+    """In what the site itself told the balance; it counts for placement only where it is `unit`."""
+    site_granted = models.DecimalField(max_digits=20, decimal_places=4, null=True, blank=True)
+    """None = not limited there, or not told."""
+    site_used = models.DecimalField(max_digits=20, decimal_places=4, null=True, blank=True)
+    site_left = models.DecimalField(max_digits=20, decimal_places=4, null=True, blank=True)
+    site_at = models.DateTimeField(null=True, blank=True)
+    """When the site told it; None = never."""
+    site_source = models.CharField(max_length=80, blank=True)
+    """The command that told it."""
     created_at = models.DateTimeField(auto_now_add=True)
 
     class Meta:
@@ -209,25 +219,40 @@ class Allocation(models.Model):
         return f"{self.user} {self.system}/{self.account}"
 
 
+class LedgerKind(models.TextChoices):
+    """What a line of a ledger does."""
+
+    RESERVE = "reserve", "reserve"
+    SETTLE = "settle", "settle"
+    RELEASE = "release", "release"
+    CORRECT = "correct", "correct"
+
+
 class Charge(models.Model):
-    """One line of an allocation's ledger, append-only: a later line settles or releases a reservation."""
+    """One line of an allocation's ledger, append-only: a later line settles, releases or corrects."""
 
     handle = models.CharField(max_length=40, unique=True)
     allocation = models.ForeignKey(Allocation, on_delete=models.PROTECT, related_name="charges")
     attempt_handle = models.CharField(max_length=40, db_index=True)
-    kind = models.CharField(
-        max_length=10, choices=[("reserve", "reserve"), ("settle", "settle"), ("release", "release")]
-    )
+    kind = models.CharField(max_length=10, choices=LedgerKind.choices)
     amount = models.DecimalField(max_digits=18, decimal_places=4)
-    """Reserve: what was held. Settle: what the attempt cost. Release: what was given back."""
+    """Reserve: what was held. Settle: what the attempt cost. Release: what was given back. Correct: what is
+    added to a settled cost, below 0 where it is taken back."""
+    note = models.CharField(max_length=200, blank=True)
+    """Who corrected, and why."""
     at = models.DateTimeField()
 
     class Meta:
         ordering = ["-id"]
         constraints = [
-            models.UniqueConstraint(name="one_charge_of_a_kind", fields=["attempt_handle", "kind"]),
-            models.CheckConstraint(name="charge_not_negative", condition=Q(amount__gte=0)),
+            models.UniqueConstraint(
+                name="one_charge_of_a_kind", fields=["attempt_handle", "kind"], condition=~Q(kind="correct")
+            ),
+            models.CheckConstraint(
+                name="charge_not_negative", condition=Q(amount__gte=0) | Q(kind="correct")
+            ),
         ]
+        indexes = [models.Index(name="charge_by_allocation", fields=["allocation", "at"])]
         triggers = [
             pgtrigger.Protect(name="charge_append_only", operation=pgtrigger.Update | pgtrigger.Delete)
         ]
@@ -382,3 +407,38 @@ class EventPosition(models.Model):
 
     def __str__(self) -> str:
         return str(self.seq)
+
+
+class EventArchive(models.Model):
+    """A stretch of the event log that was moved into a file, and the hashes by which the chain goes on.
+
+    `first_seq` is one after the archive before; the log that is kept begins one after the last archive.
+    """
+
+    first_seq = models.BigIntegerField(unique=True)
+    last_seq = models.BigIntegerField(unique=True)
+    events = models.PositiveIntegerField()
+    first_at = models.DateTimeField()
+    last_at = models.DateTimeField()
+    previous_hash = models.BinaryField()
+    """Of the event before the first one; empty for the very first."""
+    last_hash = models.BinaryField()
+    file = models.CharField(max_length=120)
+    """Name of the file in the folder of archives."""
+    sha256 = models.CharField(max_length=64)
+    """Of the file as it was written."""
+    bytes = models.BigIntegerField()
+    created_at = models.DateTimeField()
+
+    class Meta:
+        ordering = ["first_seq"]
+        triggers = [
+            pgtrigger.Protect(name="archive_append_only", operation=pgtrigger.Update | pgtrigger.Delete),
+            _no_truncate("archive_no_truncate", "federation_eventarchive"),
+        ]
+        constraints = [
+            models.CheckConstraint(name="archive_in_order", condition=Q(last_seq__gte=F("first_seq")))
+        ]
+
+    def __str__(self) -> str:
+        return self.file

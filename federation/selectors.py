@@ -3,11 +3,12 @@
 import zlib
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
+from decimal import Decimal
 from functools import lru_cache
 
 from django.contrib.auth.models import AbstractBaseUser
 from django.db import connection
-from django.db.models import QuerySet
+from django.db.models import QuerySet, Sum
 
 from federation import health
 from federation.circuit import admits, sentence
@@ -19,6 +20,7 @@ from federation.profile import ProfileDocument
 from federation.records import records
 from federation.shown import (
     AllocationShown,
+    BalanceShown,
     ChargeShown,
     History,
     HistoryPoint,
@@ -133,14 +135,31 @@ def access(connection: Connection | None, allocations: Sequence[Allocation]) -> 
         associations=tuple(Association.model_validate(row) for row in known) if known is not None else None,
         qos=tuple(Qos.model_validate(row) for row in facts.get("qos") or ()),
         credits={
-            row.account: Credit(
-                unit=row.unit,
-                granted=row.granted,
-                left=None if row.granted is None else row.granted - row.used - row.reserved,
-            )
-            for row in allocations
+            row.account: Credit(unit=row.unit, granted=row.granted, left=left_of(row)) for row in allocations
         },
     )
+
+
+def left_of(row: Allocation) -> Decimal | None:
+    """Return what may still be held on an allocation; None = neither Facet nor the site limits it.
+
+    The site's own balance counts where it is in the allocation's unit. It knows nothing yet of what is held
+    now, nor of what was settled since it was told, so both are taken off.
+    """
+    granted = None if row.granted is None else row.granted - row.used - row.reserved
+    if row.site_left is None or row.site_at is None or row.site_unit != row.unit:
+        return granted
+    since = row.charges.filter(kind__in=("settle", "correct"), at__gt=row.site_at)
+    later = since.aggregate(total=Sum("amount"))["total"] or Decimal(0)
+    told = row.site_left - row.reserved - later
+    return told if granted is None else min(granted, told)
+
+
+def credit_left(user_id: int, system: str, account: str) -> Decimal | None:
+    """Return what one user may still hold on one account of a system, read now; None = not limited."""
+    rows = Allocation.objects.filter(user_id=user_id, system__slug=system, account=account)
+    row = rows.first()
+    return None if row is None else left_of(row)
 
 
 def records_for(user: AbstractBaseUser, *, now: datetime) -> tuple[ResourceRecord, ...]:
@@ -237,9 +256,9 @@ def scheduler_at(system: System, at: datetime | None) -> str:
     return rows.order_by("-taken_at").values_list("scheduler", flat=True).first() or ""
 
 
-def show_allocation(row: Allocation) -> AllocationShown:
+def show_allocation(row: Allocation, *, now: datetime) -> AllocationShown:
     """Return an allocation as the outside sees it."""
-    left = None if row.granted is None else row.granted - row.used - row.reserved
+    left = left_of(row)
     return AllocationShown(
         id=row.handle,
         state="exhausted" if left is not None and left <= 0 else "open",
@@ -250,11 +269,27 @@ def show_allocation(row: Allocation) -> AllocationShown:
         reserved=row.reserved,
         used=row.used,
         left=left,
+        site=_balance(row, now=now),
         created_at=row.created_at,
     )
 
 
-_CHARGED = {"reserve": "reserved", "settle": "settled", "release": "released"}
+def _balance(row: Allocation, *, now: datetime) -> BalanceShown | None:
+    if row.site_at is None:
+        return None
+    return BalanceShown(
+        unit=row.site_unit,
+        granted=row.site_granted,
+        used=row.site_used,
+        left=row.site_left,
+        at=row.site_at,
+        age_s=max(0, round((now - row.site_at).total_seconds())),
+        source=row.site_source,
+        counts=row.site_left is not None and row.site_unit == row.unit,
+    )
+
+
+_CHARGED = {"reserve": "reserved", "settle": "settled", "release": "released", "correct": "corrected"}
 
 
 def show_charge(row: Charge) -> ChargeShown:
@@ -269,6 +304,7 @@ def show_charge(row: Charge) -> ChargeShown:
         kind=row.kind,
         amount=row.amount,
         unit=row.allocation.unit,
+        note=row.note or None,
         at=row.at,
     )
 

@@ -274,6 +274,19 @@ class SnapshotShown(Frozen):
     error: str | None
 
 
+class BalanceShown(Frozen):
+    """What the site itself said of an account, when, and by which command."""
+
+    unit: str
+    granted: Decimal | None = Field(description="Null: not limited there, or not told.")
+    used: Decimal | None
+    left: Decimal | None
+    at: datetime
+    age_s: int
+    source: str = Field(description="The command that told it.")
+    counts: bool = Field(description="In the allocation's own unit, so placement stays within it.")
+
+
 class AllocationShown(Frozen):
     """What you may spend on one account of one system, in the site's own unit."""
 
@@ -285,7 +298,8 @@ class AllocationShown(Frozen):
     granted: Decimal | None = Field(description="Null: not limited by Facet.")
     reserved: Decimal
     used: Decimal
-    left: Decimal | None
+    left: Decimal | None = Field(description="Of what Facet granted and of what the site has left, the less.")
+    site: BalanceShown | None = Field(description="The site's own balance; null: it was never told.")
     created_at: datetime
 
 
@@ -293,12 +307,13 @@ class ChargeShown(Frozen):
     """One line of an allocation's ledger."""
 
     id: str
-    state: str = Field(description="reserved, settled or released.")
+    state: str = Field(description="reserved, settled, released or corrected.")
     system: str
     account: str
     allocation: str
     attempt: str
     kind: str
-    amount: Decimal
+    amount: Decimal = Field(description="Of a correction: what it adds, below 0 where it takes back.")
     unit: str
+    note: str | None = Field(description="Why a cost was corrected.")
     at: datetime

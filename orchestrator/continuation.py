@@ -16,29 +16,26 @@ def next_actions(task: str, state: TaskState, cause: Cause | None = None) -> Seq
     """Return the useful skill calls for a task in this state; never more than four."""
     result = _call("get_result", "manifest, attempts and times", task=task)
     log = _call("read_log", "the end of the error output", task=task, stream="stderr", offset=-8192)
-    match state:
-        case TaskState.SUCCEEDED:
-            return (result, _call("read_log", "the output", task=task, stream="stdout"))
-        case TaskState.FAILED:
-            again = _call("preview_placement", "see where the same work would run now", like=task)
-            return (result, log) if cause is not Cause.DISPATCH_REJECTED else (result, again)
-        case TaskState.UNSCHEDULABLE:
-            return (
-                result,
-                _call("replan", "try again, with a changed envelope or fewer exclusions", task=task),
-                _call("cancel", "give the task up", task=task),
-            )
-        case TaskState.ATTENTION:
-            return (
-                result,
-                log,
-                _call("replan", "place it anew", task=task),
-                _call("cancel", "give up", task=task),
-            )
-        case TaskState.CANCELLED:
-            return (result,)
-        case _:
-            return (_call("cancel", "stop it", task=task),)
+    stop = _call("cancel", "give the task up", task=task)
+    found: dict[TaskState, Sequence[Action]] = {
+        TaskState.SUCCEEDED: (result, _call("read_log", "the output", task=task, stream="stdout")),
+        TaskState.FAILED: (result, log)
+        if cause is not Cause.DISPATCH_REJECTED
+        else (result, _call("preview_placement", "see where the same work would run now", like=task)),
+        TaskState.UNSCHEDULABLE: (
+            result,
+            _call("replan", "try again, with a changed envelope or fewer exclusions", task=task),
+            stop,
+        ),
+        TaskState.PENDING_APPROVAL: (
+            _call("wait_for_events", "a person decides; `approval.*` tells", subject=task),
+            _call("replan", "ask for less, or place it elsewhere", task=task),
+            stop,
+        ),
+        TaskState.ATTENTION: (result, log, _call("replan", "place it anew", task=task), stop),
+        TaskState.CANCELLED: (result,),
+    }
+    return found.get(state, (_call("cancel", "stop it", task=task),))
 
 
 def transfer_actions(transfer: str, state: TransferState, *, sign_in: str | None = None) -> Sequence[Action]:

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
+from orchestrator.budget_input import BudgetInput, Project
 from providers.errors import InvalidInput
 from providers.reading import nearest
 from providers.types import Frozen
@@ -43,6 +44,8 @@ class GroupInput(Frozen):
     policy: dict[str, Any] = Field(default_factory=dict)
     children: tuple[ChildInput, ...] = ()
     matrix: MatrixInput | None = None
+    budget: BudgetInput | None = Field(None, description="What all children together may use at most.")
+    project: Project | None = Field(None, description="What children leave unsaid.")
     diversity: Literal["none", "soft", "hard"] = "none"
     require: Literal["all", "any"] | int = Field(
         "all", description="Children of a round that must have ended before the next: all, any, or a number."
@@ -133,6 +136,8 @@ def _filled(value: Any, chosen: Mapping[str, Scalar]) -> Any:
 def _shared(group: GroupInput, task: dict[str, Any]) -> dict[str, Any]:
     """Return a child's task input; its own envelope fields win over the group's."""
     own = task.get("envelope")
+    if group.project is not None and task.get("project") is None:
+        task = {**task, "project": group.project}
     if task.get("envelope_id") is not None or (own is not None and not isinstance(own, dict)):
         return task
     envelope = {**group.envelope, **(own or {})}

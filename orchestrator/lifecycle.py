@@ -24,6 +24,8 @@ class TaskState(StrEnum):
     FAILED = "failed"
     CANCELLED = "cancelled"
     UNSCHEDULABLE = "unschedulable"
+    PENDING_APPROVAL = "pending_approval"
+    """Placed by a decision that a person must approve before anything is reserved or sent."""
     ATTENTION = "attention"
 
 
@@ -84,10 +86,16 @@ _TASK_ENDS = frozenset({_T.SUCCEEDED, _T.FAILED, _T.CANCELLED})
 
 # A task follows its accepted attempt, so a retry or a re-placement leads back to `placing`.
 TASK_MOVES: Mapping[TaskState, frozenset[TaskState]] = {
-    _T.ACCEPTED: frozenset({_T.STAGING, _T.PLACING, _T.UNSCHEDULABLE, _T.FAILED, _T.CANCELLED, _T.ATTENTION}),
+    _T.ACCEPTED: frozenset(
+        {_T.STAGING, _T.PLACING, _T.UNSCHEDULABLE, _T.PENDING_APPROVAL, _T.FAILED, _T.CANCELLED, _T.ATTENTION}
+    ),
     _T.STAGING: frozenset({_T.PLACING, _T.FAILED, _T.CANCELLED, _T.ATTENTION}),
     _T.PLACING: frozenset(
-        {_T.STAGING, _T.SUBMITTED, _T.PENDING, _T.RUNNING, _T.UNSCHEDULABLE, _T.ATTENTION} | _TASK_ENDS
+        {
+            *(_T.STAGING, _T.SUBMITTED, _T.PENDING, _T.RUNNING, _T.UNSCHEDULABLE),
+            *(_T.PENDING_APPROVAL, _T.ATTENTION),
+        }
+        | _TASK_ENDS
     ),
     _T.SUBMITTED: frozenset(
         {_T.PLACING, _T.PENDING, _T.RUNNING, _T.UNSCHEDULABLE, _T.ATTENTION} | _TASK_ENDS
@@ -95,7 +103,9 @@ TASK_MOVES: Mapping[TaskState, frozenset[TaskState]] = {
     # Back to pending from running: the scheduler itself requeued the job.
     _T.PENDING: frozenset({_T.PLACING, _T.RUNNING, _T.UNSCHEDULABLE, _T.ATTENTION} | _TASK_ENDS),
     _T.RUNNING: frozenset({_T.PLACING, _T.PENDING, _T.UNSCHEDULABLE, _T.ATTENTION} | _TASK_ENDS),
-    _T.UNSCHEDULABLE: frozenset({_T.PLACING, _T.FAILED, _T.CANCELLED}),
+    _T.UNSCHEDULABLE: frozenset({_T.PLACING, _T.PENDING_APPROVAL, _T.FAILED, _T.CANCELLED}),
+    # Approved, it is placed again: the figures of the decision may be old by then.
+    _T.PENDING_APPROVAL: frozenset({_T.PLACING, _T.UNSCHEDULABLE, _T.FAILED, _T.CANCELLED}),
     _T.ATTENTION: frozenset({_T.PLACING, _T.SUBMITTED, _T.PENDING, _T.RUNNING} | _TASK_ENDS),
     _T.SUCCEEDED: frozenset(),
     _T.FAILED: frozenset(),

@@ -11,6 +11,7 @@ from django.conf import settings
 from django.db import models
 from django.db.models import Q
 
+from orchestrator.budget_models import Approval, Budget, BudgetLine, Meter
 from orchestrator.lifecycle import (
     ATTEMPT_MOVES,
     GROUP_MOVES,
@@ -24,6 +25,26 @@ from orchestrator.lifecycle import (
     pairs,
     terminal_states,
 )
+
+__all__ = [
+    "Approval",
+    "Attempt",
+    "AttemptState",
+    "Budget",
+    "BudgetLine",
+    "Decision",
+    "Delivery",
+    "DeliveryState",
+    "Envelope",
+    "Group",
+    "Manifest",
+    "Meter",
+    "Subscription",
+    "SubscriptionState",
+    "Target",
+    "Task",
+    "Transfer",
+]
 
 
 def _choices(states: type[StrEnum]) -> list[tuple[str, str]]:
@@ -98,6 +119,10 @@ class Task(models.Model):
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="tasks")
     actor = models.CharField(max_length=120)
     """Who submitted it: `user:NAME` or `token:NAME`."""
+    token = models.CharField(max_length=40, blank=True, db_index=True)
+    """Handle of the API token it was submitted with; empty: a person did, signed in."""
+    project = models.CharField(max_length=60, blank=True)
+    """The user's own word for what it belongs to; budgets may be set on it."""
     name = models.CharField(max_length=120)
     objective = models.TextField(blank=True)
     state = models.CharField(max_length=16, choices=_choices(TaskState), default=TaskState.ACCEPTED.value)
@@ -243,6 +268,10 @@ class Attempt(models.Model):
     finished_at = models.DateTimeField(null=True)
     due_at = models.DateTimeField(null=True, db_index=True)
     """When the control cycle must look again; None once terminal."""
+    charge_held = models.DecimalField(max_digits=18, decimal_places=4, default=0)
+    """Held for it now, in the unit of `predicted.charge`; 0 once settled or released."""
+    charge_cost = models.DecimalField(max_digits=18, decimal_places=4, null=True)
+    """What it cost by accounting; None = not known yet."""
 
     class Meta:
         ordering = ["-id"]

@@ -9,6 +9,7 @@ from django.contrib.auth.models import AbstractBaseUser
 from django.db.models import Count, Prefetch, Q, QuerySet
 
 from federation.models import Connection, Event, EventPosition
+from orchestrator.budget_selectors import costed_attempts, costs_of
 from orchestrator.continuation import next_actions
 from orchestrator.experience import wait_outcomes
 from orchestrator.forecasts import forecast_of
@@ -38,6 +39,7 @@ def tasks(user: AbstractBaseUser) -> QuerySet[Task]:
             "envelope", "group", "manifest", "attempt__system", "attempt__decision", "attempt__task"
         )
         .annotate(attempt_count=Count("attempts"))
+        .prefetch_related(costed_attempts())
         .order_by("-id")
     )
 
@@ -214,6 +216,8 @@ def show_attempt(attempt: Attempt) -> AttemptShown:
         workdir=attempt.workdir or None,
         stdout=attempt.stdout_path or None,
         stderr=attempt.stderr_path or None,
+        charge_reserved=attempt.charge_held,
+        charge_settled=attempt.charge_cost,
         cancel_requested_at=attempt.cancel_requested_at,
     )
 
@@ -240,6 +244,8 @@ def show_task(task: Task) -> TaskShown:
         envelope=task.envelope.handle,
         group=task.group.handle if task.group else None,
         client_ref=task.client_ref or None,
+        project=task.project or None,
+        cost=costs_of(task),
         manifest=manifest.handle if manifest else None,
         submitted_by=task.actor,
         cancel_requested=task.cancel_requested_at is not None,

@@ -1,10 +1,12 @@
 """Our objects as the outside sees them: one class each, for API, pages, MCP and events alike. Pure values."""
 
 from datetime import datetime
+from decimal import Decimal
 from typing import Any
 
 from pydantic import Field
 
+from orchestrator.budgets_shown import CostShown
 from orchestrator.placement.types import WaitClass
 from providers.types import Frozen
 
@@ -71,6 +73,8 @@ class AttemptShown(Frozen):
     workdir: str | None
     stdout: str | None
     stderr: str | None
+    charge_reserved: Decimal = Field(description="Held for it now, in the unit of its predicted charge.")
+    charge_settled: Decimal | None = Field(description="What it cost by accounting; null: not known yet.")
     cancel_requested_at: datetime | None
 
 
@@ -92,6 +96,10 @@ class TaskShown(Frozen):
     envelope: str
     group: str | None
     client_ref: str | None
+    project: str | None
+    cost: list[CostShown] = Field(
+        description="By system, each in its own unit; empty where nothing is charged."
+    )
     manifest: str | None
     submitted_by: str
     cancel_requested: bool

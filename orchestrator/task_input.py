@@ -8,6 +8,7 @@ from pydantic import BeforeValidator, Field, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 from federation.event_types import EVENT_TYPES
+from orchestrator.budget_input import BudgetInput, Project
 from orchestrator.lifecycle import Cause
 from providers.reading import nearest
 from providers.types import Frozen
@@ -96,13 +97,6 @@ class FileInput(Frozen):
     sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")] | None = None
 
 
-class BudgetInput(Frozen):
-    """What the task may cost at most."""
-
-    max_attempts: int | None = Field(None, ge=1)
-    max_charge: dict[str, float] = Field(default_factory=dict)
-
-
 class TaskInput(Frozen):
     """A described piece of work."""
 
@@ -129,7 +123,10 @@ class TaskInput(Frozen):
     retry: RetryInput = RetryInput()
     replacement: ReplacementInput = ReplacementInput()
     continuation: ContinuationInput = ContinuationInput()
-    budget: BudgetInput | None = None
+    budget: BudgetInput | None = Field(None, description="What this task may use at most.")
+    project: Project | None = Field(
+        None, description="Your own word for what it belongs to; budgets may be set on it."
+    )
     group: str | None = None
     client_ref: Line = ""
 

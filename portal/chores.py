@@ -14,7 +14,7 @@ from federation.movers import moves_folder
 from orchestrator import control, moving
 from orchestrator.dispatch import dispatch as dispatch_attempt
 from orchestrator.doorbell import hang
-from orchestrator.services import deliveries, groups, tasks
+from orchestrator.services import approvals, deadlines, deliveries, groups, tasks
 from portal import digest, heartbeat, idempotency
 from portal.bells import RINGER
 from portal.celery import Every
@@ -26,6 +26,7 @@ RHYTHM = {
     "portal.control": Every(1),
     "portal.collect": Every(1),
     "portal.access": Every(10),
+    "portal.budgets": Every(15, "default"),
     "portal.deliver": Every(1, "default"),
     "portal.digest": Every(60, "default"),
     "portal.housekeeping": Every(600, "default"),
@@ -118,6 +119,13 @@ def housekeeping() -> None:
     idempotency.prune(now=timezone.now())
     deliveries.prune(now=timezone.now())
     forget_old(moves_folder(), keep_s=_MOVES_KEPT_S)
+
+
+@shared_task(name="portal.budgets")
+def watch_budgets() -> None:
+    """Tell of deadlines, end what is past them, and give up approvals that nobody answered."""
+    deadlines.sweep(now=timezone.now())
+    approvals.expire(now=timezone.now())
 
 
 @shared_task(name="portal.deliver")

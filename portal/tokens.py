@@ -225,6 +225,7 @@ def caller_of(secret: str, *, now: datetime) -> Caller:
         actor=f"token:{row.name}",
         scopes=held & may_hold(row.user),
         systems=frozenset(row.systems) or None,
+        token=row.handle,
     )
 
 

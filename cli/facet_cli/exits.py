@@ -49,6 +49,7 @@ OF_STATE = {
     "unschedulable": Exit.UNSCHEDULABLE,
     "cancelled": Exit.CANCELLED,
     "attention": Exit.ATTENTION,
+    "pending_approval": Exit.ATTENTION,
 }
 """What a state at which waiting ends means."""
 

@@ -17,7 +17,7 @@ COLLECTIONS = {
 _WORDS = {"task": "task", "grp": "group", "xfer": "transfer"}
 _HANDLE = re.compile(r"^([a-z]+)_[A-Za-z0-9]+$")
 FINAL = {
-    "task": {"succeeded", "failed", "cancelled", "unschedulable", "attention"},
+    "task": {"succeeded", "failed", "cancelled", "unschedulable", "pending_approval", "attention"},
     "grp": {"succeeded", "partially_succeeded", "failed", "cancelled"},
     "xfer": {"succeeded", "failed", "cancelled"},
 }

@@ -21,6 +21,7 @@ _OF_STATE = {
     "offline": "red",
     "attention": "yellow",
     "unschedulable": "yellow",
+    "pending_approval": "yellow",
     "degraded": "yellow",
     "stale": "yellow",
     "cancelled": "dim",

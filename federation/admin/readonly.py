@@ -35,7 +35,11 @@ def state_label(field: str = "state") -> Callable[[Model], str]:
         **dict.fromkeys(("succeeded", "online", "running", "active", "settle", "available"), "success"),
         **dict.fromkeys(("failed", "offline", "unreachable", "scheduler_down", "unparsable"), "danger"),
         **dict.fromkeys(
-            ("degraded", "stale", "attention", "unknown", "unschedulable", "needs_sign_in"), "warning"
+            (
+                *("degraded", "stale", "attention", "unknown", "unschedulable", "needs_sign_in"),
+                *("pending_approval", "expired"),
+            ),
+            "warning",
         ),
         **dict.fromkeys(("pending", "submitted", "placing", "dispatching", "staging", "reserve"), "info"),
     }

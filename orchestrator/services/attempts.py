@@ -2,12 +2,11 @@
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta
-from decimal import Decimal
 from typing import Any
 
 from django.db import transaction
 
-from federation import charges, circuits
+from federation import circuits
 from federation.circuit import Proof
 from federation.ledger import Happening, record
 from orchestrator.adaptation import Act, Adaptation, Ended, adapt, speaks_for_the_site
@@ -17,10 +16,10 @@ from orchestrator.leavings import Leavings
 from orchestrator.lifecycle import ATTEMPT_MOVES, TASK_MOVES, AttemptState, Cause, TaskState, is_terminal
 from orchestrator.models import Attempt, Task
 from orchestrator.observation import Fold
+from orchestrator.services import spending
 from orchestrator.services.manifests import keep_manifest
 from orchestrator.services.moves import attempt_event, move_attempt, move_task, task_event
 from orchestrator.services.replacement import next_comparison
-from orchestrator.settlement import cost_of
 from providers.types import SubmitResult
 
 NOTHING_LEFT = Leavings()
@@ -72,7 +71,7 @@ def reject_submission(attempt: Attempt, result: SubmitResult, *, cause: Cause, n
     summary = f"{attempt.system.slug} refused the job: {result.explained or result.said}"
     event = attempt_event(attempt, "attempt.moved", summary, data={"said": result.said[:500], "cause": cause})
     record([event], now=now)
-    charges.release(attempt=attempt.handle, now=now)
+    spending.settle(attempt, now=now)
     circuits.note_nothing(attempt.system, attempt.handle, now=now)
     conclude(attempt, now=now, is_retryable=result.retryable)
 
@@ -98,7 +97,7 @@ def apply_fold(
     move_attempt(attempt, fold.target, now=now, cause=fold.cause, **{**fold.changes, "due_at": due_at})
     record([_move_event(attempt, was, fold), *_task_follows(attempt, now=now)], now=now)
     if is_terminal(ATTEMPT_MOVES, fold.target):
-        _settle(attempt, now=now)
+        spending.settle(attempt, now=now)
         _tell_circuit(attempt, now=now)
         conclude(attempt, now=now, left=left)
 
@@ -189,20 +188,6 @@ def _seconds(start: datetime | None, end: datetime | None) -> int | None:
     return None if start is None or end is None else max(0, round((end - start).total_seconds()))
 
 
-def _settle(attempt: Attempt, *, now: datetime) -> None:
-    """Turn what was held into what accounting says it cost."""
-    cost = cost_of(
-        attempt.predicted,
-        walltime_s=attempt.shape["walltime_s"],
-        started_at=attempt.started_at,
-        ended_at=attempt.ended_at,
-    )
-    if cost == Decimal(0):
-        charges.release(attempt=attempt.handle, now=now)
-    else:
-        charges.settle(attempt=attempt.handle, amount=cost, now=now)
-
-
 def conclude(
     attempt: Attempt, *, now: datetime, is_retryable: bool = True, left: Leavings = NOTHING_LEFT
 ) -> None:
@@ -217,7 +202,7 @@ def conclude(
             state=AttemptState(attempt.state),
             cause=cause,
             attempts_made=attempt.number,
-            max_attempts=retry["max_attempts"],
+            max_attempts=_most_attempts(task),
             retry_on=frozenset(Cause(word) for word in retry["on"]),
             extend_walltime_factor=retry["extend_walltime_factor"],
             walltime_s=attempt.shape["walltime_s"],
@@ -227,6 +212,13 @@ def conclude(
         )
     )
     _act(task, attempt, decision, cause, now=now, left=left)
+
+
+def _most_attempts(task: Task) -> int:
+    """Return how many attempts the task may make: as its retry says, and its own budget."""
+    most: int = task.spec["retry"]["max_attempts"]
+    budgeted: int | None = (task.spec.get("budget") or {}).get("max_attempts")
+    return most if budgeted is None else min(most, budgeted)
 
 
 def _act(

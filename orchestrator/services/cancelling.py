@@ -4,10 +4,11 @@ from datetime import datetime
 
 from django.db import transaction
 
-from federation import charges, circuits
+from federation import circuits
 from orchestrator.doorbell import ring
 from orchestrator.lifecycle import AttemptState, Cause
 from orchestrator.models import Attempt, Task
+from orchestrator.services import spending
 from orchestrator.services.moves import move_attempt
 from orchestrator.services.placing import ENDED
 
@@ -24,7 +25,7 @@ def end_unsent(attempt: Attempt, *, now: datetime, target: AttemptState = Attemp
         return False
     cause = Cause.CANCELLED_BY_USER if target is AttemptState.CANCELLED else None
     move_attempt(attempt, target, now=now, cause=cause, cancel_requested_at=now)
-    charges.release(attempt=attempt.handle, now=now)
+    spending.give_back(attempt, now=now)
     circuits.note_nothing(attempt.system, attempt.handle, now=now)
     return True
 

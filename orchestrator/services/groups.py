@@ -15,11 +15,12 @@ from orchestrator.group_input import ChildSpec, GroupInput, children_of
 from orchestrator.grouping import Child, Step, step
 from orchestrator.lifecycle import GROUP_MOVES, Cause, GroupState, TaskState, check_move, is_terminal
 from orchestrator.models import Attempt, Group, Task
+from orchestrator.services.budgets import set_budget
 from orchestrator.services.envelopes import understand
 from orchestrator.services.moves import move_task, task_event
 from orchestrator.services.placing import place_task
 from orchestrator.services.replacement import reconsider
-from orchestrator.services.tasks import cancel_task, known_systems, new_task, read_task
+from orchestrator.services.tasks import Submitter, cancel_task, known_systems, new_task, read_task
 from orchestrator.task_input import TaskInput
 from providers.errors import InvalidInput, NotFound
 from providers.reading import read
@@ -45,6 +46,7 @@ def submit_group(
     actor: str,
     now: datetime,
     systems: Collection[str] | None = None,
+    token: str = "",
     created: Callable[[str], None] | None = None,
 ) -> SubmittedGroup:
     """Accept a group: every child is read before anything is written, and all exist or none does.
@@ -69,12 +71,14 @@ def submit_group(
             created_at=now,
             due_at=now,
         )
+        if wanted.budget is not None:
+            on = ("group", group.handle)
+            set_budget(user.pk, on, wanted.budget, actor=actor, now=now, pointer="/budget")
         tasks = [
             new_task(
-                user,
+                Submitter(user, actor, token),
                 task,
                 understood,
-                actor=actor,
                 now=now,
                 group=group,
                 place=(spec.key, spec.round, spec.after),

@@ -5,17 +5,19 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from decimal import Decimal
 from typing import Any
 
 from django.contrib.auth.models import AbstractBaseUser
 from pydantic import ValidationError
 
-from federation import charges, circuits
+from federation import circuits
 from federation.handles import new_handle
 from federation.ledger import Happening
 from federation.models import Connection, System
 from federation.selectors import records_for
 from federation.types import ResourceRecord
+from orchestrator.budgets import Ask, Refusal, ask_words
 from orchestrator.continuation import next_actions
 from orchestrator.envelope.types import Envelope as EnvelopeValue
 from orchestrator.envelope.types import Range
@@ -28,7 +30,10 @@ from orchestrator.placement.place import place, reserve_shape
 from orchestrator.placement.store import PlanStore
 from orchestrator.placement.types import Decision as DecisionValue
 from orchestrator.placement.types import Selected, Shape
+from orchestrator.services import approvals, spending
+from orchestrator.services.budgets import exhausted_by, lock_spending
 from orchestrator.services.moves import move_task, task_event
+from orchestrator.services.spending import Purse, purse_of
 
 ENDED = [state.value for state in terminal_states(ATTEMPT_MOVES)]
 _FAILED_HERE = "an earlier attempt of this task failed here"
@@ -64,11 +69,13 @@ def decide(
     kind: str = "",
     image: str | None = None,
     diversity_load: Mapping[str, int] | None = None,
+    budgets: Mapping[str, Decimal] | None = None,
 ) -> DecisionValue:
     """Return the decision over this user's records now; nothing is kept.
 
     `avoid` names places (system, partition, account) that an earlier attempt found wanting; `image` is what
-    the work's environment names, where the envelope does not.
+    the work's environment names, where the envelope does not; `budgets` is what may be charged at most, by
+    system.
     """
     return placement_for(
         user,
@@ -79,6 +86,7 @@ def decide(
         kind=kind,
         image=image,
         diversity_load=diversity_load,
+        budgets=budgets,
     )(envelope)
 
 
@@ -92,6 +100,7 @@ def placement_for(
     kind: str = "",
     image: str | None = None,
     diversity_load: Mapping[str, int] | None = None,
+    budgets: Mapping[str, Decimal] | None = None,
 ) -> Callable[[EnvelopeValue], DecisionValue]:
     """Return placement over this user's records now, to be asked about this envelope and variants of it."""
     if image is None and envelope.container is not None:
@@ -112,6 +121,7 @@ def placement_for(
             model=model,
             cache=cache,
             work=Work(kind=kind or None, environment=environment),
+            budgets=budgets,
             exclude_systems=tuple(exclude_systems),
             diversity_load=diversity_load,
         )
@@ -179,11 +189,11 @@ def keep(value: DecisionValue, *, user_id: int, task: Task | None, purpose: str,
 
 
 def plan_attempt(task: Task, decision: Decision, chosen: Selected, *, handle: str, now: datetime) -> Attempt:
-    """Create the next attempt for a decision and hold its charge."""
+    """Create the next attempt for a decision; the caller holds what it needs."""
     system = System.objects.get(slug=chosen.system)
     connection = Connection.objects.get(user_id=task.user_id, system=system)
     number = task.attempts.count() + 1
-    attempt = Attempt.objects.create(
+    return Attempt.objects.create(
         handle=handle,
         task=task,
         number=number,
@@ -199,15 +209,6 @@ def plan_attempt(task: Task, decision: Decision, chosen: Selected, *, handle: st
         planned_at=now,
         due_at=now + PICKED_UP_WITHIN,
     )
-    charges.reserve(
-        user_id=task.user_id,
-        system_id=system.pk,
-        account=attempt.account,
-        attempt=handle,
-        amount=chosen.estimates.charge.amount,
-        now=now,
-    )
-    return attempt
 
 
 def submit_key(name: str, handle: str) -> str:
@@ -224,22 +225,30 @@ def place_task(
     actor: str = "facet",
     notes: Sequence[str] = (),
 ) -> Placed:
-    """Decide for a task, keep the decision, and plan the attempt or mark the task unschedulable.
+    """Decide for a task, keep the decision, and plan the attempt, ask a person, or mark it unschedulable.
 
     Runs inside the caller's transaction; the caller records the events and hands the attempt out on commit.
     `notes` join the decision's warnings: what was done for it before.
     """
-    envelope = _envelope_now(task)
     handle = new_handle("att", now)
-    value, trial = _decide_and_enter(task, envelope, handle, now=now)
-    if notes or trial:
-        value = value.model_copy(update={"warnings": (*value.warnings, *notes, *trial)})
+    found = _decide_and_enter(task, handle, now=now)
+    value, purse = found.value, found.purse
+    if notes:
+        value = value.model_copy(update={"warnings": (*value.warnings, *notes)})
+    approvals.withdraw(task, now=now)
     decision = keep(value, user_id=task.user_id, task=task, purpose=purpose, now=now)
     if value.selected is None:
-        return _unschedulable(task, decision, value, now=now, actor=actor)
+        is_late = purse.too_late(now) is not None
+        placed = _unschedulable(
+            task, decision, value, now=now, actor=actor, reason=found.why, is_late=is_late
+        )
+        return replace(placed, happenings=(*placed.happenings, *found.told))
+    if found.asked:
+        return _ask_first(task, decision, found.asked, purse, now=now, actor=actor)
     if TaskState(task.state) is not TaskState.PLACING:
         move_task(task, TaskState.PLACING, now=now)
     attempt = plan_attempt(task, decision, value.selected, handle=handle, now=now)
+    told = spending.hold(task, attempt, value.selected, purse, now=now)
     Task.objects.filter(pk=task.pk).update(attempt=attempt, due_at=None, not_before=None)
     task.attempt, task.due_at, task.not_before = attempt, None, None
     summary = _placed_summary(task, value.selected)
@@ -257,40 +266,122 @@ def place_task(
             "estimates": attempt.predicted,
         },
     )
-    return Placed(decision, attempt, (event,))
+    return Placed(decision, attempt, (event, *told))
 
 
 _DECISIONS_AT_MOST = 4
 
 
-def _decide_and_enter(
-    task: Task, envelope: EnvelopeValue, handle: str, *, now: datetime
-) -> tuple[DecisionValue, tuple[str, ...]]:
-    """Return the decision, and a note where the attempt is a system's trial.
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """A decision that budgets and circuits let pass, or why not, and what is to be told of it."""
+
+    value: DecisionValue
+    purse: Purse
+    why: str = ""
+    """Which budget refuses it; empty: none does."""
+    told: Sequence[Happening] = ()
+    asked: Sequence[Ask] = ()
+    """What a person must approve first."""
+
+
+def _decide_and_enter(task: Task, handle: str, *, now: datetime) -> Outcome:
+    """Return the decision, with a warning where the attempt is a system's trial.
 
     Where another task took the trial's place meanwhile, it is decided again without that system.
     """
-    value = _decide_for(task, envelope, now=now)
     for _again in range(_DECISIONS_AT_MOST):
+        value, purse = _affordable(task, now=now)
+        value, why, told = _within_budgets(task, value, purse, now=now)
         if value.selected is None:
-            return value, ()
+            break
+        if asked := purse.asks(value.selected):
+            return Outcome(value, purse, asked=asked)
         slug = value.selected.system
         admission = circuits.take_place(slug, handle, now=now)
         if admission is circuits.Admission.TRIAL:
-            return value, (f"This attempt is a trial: new work for {slug} was stopped after failures there.",)
-        if admission is circuits.Admission.FREE:
-            return value, ()
-        value = _decide_for(task, envelope, now=now)
-    return value, ()
+            note = f"This attempt is a trial: new work for {slug} was stopped after failures there."
+            value = value.model_copy(update={"warnings": (*value.warnings, note)})
+        if admission is not circuits.Admission.REFUSED:
+            break
+    return Outcome(value, purse, why, told)
 
 
-def _decide_for(task: Task, envelope: EnvelopeValue, *, now: datetime) -> DecisionValue:
-    """Return the decision that heeds the task's history and its group's wish to spread."""
+def _affordable(task: Task, *, now: datetime) -> tuple[DecisionValue, Purse]:
+    """Return a decision that credit and budgets pay for, and what binds the task; others hold after commit.
+
+    Decided before the lock is waited for, and once more under it where another placement took the rest.
+    """
+    envelope, purse = _envelope_now(task), purse_of(task)
+    value = _decide_for(task, envelope, purse, now=now)
+    lock_spending(task.user_id)
+    purse = purse_of(task)
+    if value.selected is not None and not spending.fits(task, value.selected, purse):
+        value = _decide_for(task, envelope, purse, now=now)
+    return value, purse
+
+
+def _within_budgets(
+    task: Task, value: DecisionValue, purse: Purse, *, now: datetime
+) -> tuple[DecisionValue, str, list[Happening]]:
+    """Return the decision, or one without a choice, why budgets refuse it, and what they have to tell."""
+    refused: Sequence[Refusal] = ()
+    if (late := purse.too_late(now)) is not None:
+        why = f"the deadline of the budget {late.handle} has passed"
+    elif value.selected is None:
+        refused = spending.refused_charges(value, purse)
+        why = refused[0].sentence if refused else ""
+        return value, why, exhausted_by(refused, task=task, now=now)
+    else:
+        refused = purse.refusals(value.selected)
+        why = refused[0].sentence if refused else ""
+    if not why:
+        return value, "", []
+    nowhere = {"selected": None, "runner_up": None, "margin_s": None, "result": "unschedulable"}
+    warnings = (*value.warnings, f"Not placed: {why}.")
+    return (
+        value.model_copy(update={**nowhere, "warnings": warnings}),
+        why,
+        exhausted_by(refused, task=task, now=now),
+    )
+
+
+def _ask_first(
+    task: Task, decision: Decision, asked: Sequence[Ask], purse: Purse, *, now: datetime, actor: str
+) -> Placed:
+    """Leave the placement to a person; nothing is held meanwhile."""
+    imposed = purse.is_imposed(asked)
+    _, event = approvals.ask(task, decision, asked, needs_admin=imposed, now=now, actor=actor)
+    reason = f"A person must approve: {ask_words(asked)}."
+    if TaskState(task.state) is not TaskState.PENDING_APPROVAL:
+        move_task(task, TaskState.PENDING_APPROVAL, now=now, reason=reason)
+    else:
+        Task.objects.filter(pk=task.pk).update(reason=reason, updated_at=now, due_at=None)
+    return Placed(decision, None, (event,))
+
+
+def could_place(task: Task, *, now: datetime) -> bool:
+    """Return whether a task that fits nowhere would fit now; nothing is kept or held."""
+    purse = purse_of(task)
+    if purse.too_late(now) is not None:
+        return False
+    chosen = _decide_for(task, _envelope_now(task), purse, now=now).selected
+    return chosen is not None and not purse.refusals(chosen)
+
+
+def _decide_for(task: Task, given: EnvelopeValue, purse: Purse, *, now: datetime) -> DecisionValue:
+    """Return the decision that heeds the task's history, its budgets and its group's wish to spread."""
+    envelope = spending.within(given, purse)
     load = diversity_load(task)
     hard = sorted(load) if _is_hard(task) else []
     never, avoid = _places(task.plan.get("never", [])), _places(task.plan.get("avoid", []))
-    image = task.spec["environment"]["container"]
-    wanted: dict[str, Any] = {"now": now, "kind": task.kind, "image": image, "diversity_load": load}
+    wanted: dict[str, Any] = {
+        "now": now,
+        "kind": task.kind,
+        "image": task.spec["environment"]["container"],
+        "diversity_load": load,
+        "budgets": purse.charges_left(),
+    }
     excluded = [*task.excluded_systems, *hard]
     value = decide(task.user, envelope, avoid=never | avoid, exclude_systems=excluded, **wanted)
     if value.selected is None and avoid:
@@ -362,10 +453,19 @@ def _placed_summary(task: Task, chosen: Selected) -> str:
 
 
 def _unschedulable(
-    task: Task, decision: Decision, value: DecisionValue, *, now: datetime, actor: str
+    task: Task,
+    decision: Decision,
+    value: DecisionValue,
+    *,
+    now: datetime,
+    actor: str,
+    reason: str = "",
+    is_late: bool = False,
 ) -> Placed:
-    reason = _why_nowhere(value)
+    reason = reason or _why_nowhere(value)
     again = now + LOOK_AGAIN_AFTER if task.spec["retry"]["max_attempts"] > 1 else None
+    if is_late:
+        again = now  # the next cycle ends it
     if TaskState(task.state) is TaskState.UNSCHEDULABLE:
         Task.objects.filter(pk=task.pk).update(due_at=again, reason=reason, updated_at=now)
         return Placed(decision, None, ())

@@ -12,6 +12,7 @@ from orchestrator.placement.types import Decision as DecisionValue
 from orchestrator.services.cancelling import ask_to_cancel
 from orchestrator.services.moves import attempt_event
 from orchestrator.services.placing import decide
+from orchestrator.services.spending import purse_of
 
 MAX_MOVES = 3
 _LOOKS_AFTER_S = (300, 600, 1800, 3600, 7200, 14_400)
@@ -37,11 +38,13 @@ def reconsider(task: Task, *, now: datetime) -> bool:
         Task.objects.filter(pk=task.pk).update(due_at=None)
         return False
     envelope = EnvelopeValue.model_validate(task.envelope.body)
+    purse = purse_of(task, without=attempt.handle)
     wanted: dict[str, Any] = {
         "now": now,
         "exclude_systems": task.excluded_systems,
         "kind": task.kind,
         "image": task.spec["environment"]["container"],
+        "budgets": purse.charges_left(),
     }
     value = decide(task.user, envelope, **wanted)
     current_s = _remaining_s(attempt, value, now=now)
@@ -52,6 +55,8 @@ def reconsider(task: Task, *, now: datetime) -> bool:
     best = value.selected
     moves = (
         best is not None
+        # A move that a budget refuses, or that waits for a person, would lose the place in the queue.
+        and not (purse.refusals(best) or purse.asks(best))
         and (best.system, best.partition) != (attempt.system.slug, attempt.partition)
         and is_strictly_better(
             current_s, best.estimates.completion_s, min_gain_s=task.spec["replacement"]["min_gain_s"]

@@ -14,21 +14,34 @@ from federation.handles import new_handle
 from federation.ledger import record
 from federation.models import System
 from orchestrator.doorbell import ring
-from orchestrator.envelope.types import Envelope as EnvelopeValue
 from orchestrator.envelope.validate import read_envelope
 from orchestrator.lifecycle import TASK_MOVES, AttemptState, Cause, TaskState, is_terminal
-from orchestrator.models import Group, Task
+from orchestrator.models import Envelope, Group, Task
 from orchestrator.placement.types import Decision as DecisionValue
+from orchestrator.services import approvals, budgets
 from orchestrator.services.cancelling import ask_to_cancel, end_unsent, open_attempts
+from orchestrator.services.deadlines import end_late
 from orchestrator.services.envelopes import Understood, keep_envelope, understand, within
 from orchestrator.services.moves import attempt_event, move_task, task_event
-from orchestrator.services.placing import LOOK_AGAIN_AFTER, Placed, decide, place_task
+from orchestrator.services.placing import LOOK_AGAIN_AFTER, Placed, could_place, decide, place_task
 from orchestrator.services.replacement import reconsider
+from orchestrator.services.spending import purse_of
 from orchestrator.services.subscriptions import known_subscriptions
 from orchestrator.task_input import TaskInput, stored
 from orchestrator.tracing import about, request_id
 from providers.errors import Conflict, InvalidInput, NotFound
 from providers.reading import nearest, read
+
+
+@dataclass(frozen=True, slots=True)
+class Submitter:
+    """Who submits: the user whose task it is, who acts for them, and the API token they act with."""
+
+    user: AbstractBaseUser
+    actor: str
+    """`user:NAME` or `token:NAME`."""
+    token: str = ""
+    """The token's handle; empty for a person who is signed in."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,13 +69,14 @@ def submit_task(
     actor: str,
     now: datetime,
     systems: Collection[str] | None = None,
+    token: str = "",
     created: Callable[[str], None] | None = None,
     notes: Sequence[str] = (),
 ) -> Submitted:
     """Accept a task, place it and plan its first attempt; the site is touched only after the commit.
 
-    `systems` are the only ones it may ever run on, where its caller is limited to some.
-
+    `systems` are the only ones it may ever run on, where its caller is limited to some; `token` is the handle
+    of the API token that submits, empty for a person who is signed in.
     `created` is called with the handle in the transaction that makes the task; what it raises undoes it.
     `notes` join the warnings of the decision.
 
@@ -76,7 +90,8 @@ def submit_task(
     understood = understand(wanted, user_id=user.pk, systems=systems)
     try:
         with transaction.atomic():
-            submitted = _create(user, wanted, understood, actor=actor, now=now, notes=notes)
+            who = Submitter(user, actor, token)
+            submitted = _create(who, wanted, understood, now=now, notes=notes)
             if created is not None:
                 created(submitted.task.handle)
     except IntegrityError as error:
@@ -92,32 +107,26 @@ def submit_task(
 
 
 def _create(
-    user: AbstractBaseUser,
-    wanted: TaskInput,
-    understood: Understood,
-    *,
-    actor: str,
-    now: datetime,
-    notes: Sequence[str],
+    who: Submitter, wanted: TaskInput, understood: Understood, *, now: datetime, notes: Sequence[str]
 ) -> Submitted:
-    task = new_task(user, wanted, understood, actor=actor, now=now, group=_group_of(user, wanted))
-    placed = place_task(task, purpose="submit", now=now, actor=actor, notes=notes)
+    task = new_task(who, wanted, understood, now=now, group=_group_of(who.user, wanted))
+    placed = place_task(task, purpose="submit", now=now, actor=who.actor, notes=notes)
     record(placed.happenings, now=now)
     _hand_out(placed)
     return Submitted(task, placed, understood)
 
 
 def new_task(
-    user: AbstractBaseUser,
+    who: Submitter,
     wanted: TaskInput,
     understood: Understood,
     *,
-    actor: str,
     now: datetime,
     group: Group | None = None,
     place: tuple[str, int, Sequence[str]] = ("", 1, ()),
 ) -> Task:
-    """Write an accepted task with envelope and event; `place` is its key, round and siblings in a group."""
+    """Write an accepted task with envelope, budget and event; `place`: its key, round and siblings."""
+    user, actor = who.user, who.actor
     envelope = keep_envelope(understood.envelope, user_id=user.pk, now=now)
     spec = dict(stored(wanted))
     key, round_, after = place
@@ -125,6 +134,8 @@ def new_task(
         handle=new_handle("task", now),
         user_id=user.pk,
         actor=actor,
+        token=who.token,
+        project=wanted.project or "",
         name=wanted.shown_name(),
         objective=wanted.objective,
         state=TaskState.ACCEPTED.value,
@@ -141,7 +152,21 @@ def new_task(
         updated_at=now,
     )
     record([task_event(task, "task.accepted", f"{task.name} accepted", actor=actor)], now=now)
+    if wanted.budget is not None:
+        on = ("task", task.handle)
+        budgets.set_budget(user.pk, on, wanted.budget, actor=actor, now=now, pointer="/budget")
+    if wanted.envelope_id is not None:
+        _book_drafting(task, wanted.envelope_id, now=now)
     return task
+
+
+def _book_drafting(task: Task, envelope: str, *, now: datetime) -> None:
+    """Book what a model used to draft the envelope on the task's budgets; its token's were booked then."""
+    row = Envelope.objects.filter(handle=envelope, user_id=task.user_id).first()
+    tokens = int(((row.drafting if row else None) or {}).get("tokens") or 0)
+    if tokens:
+        rows = [each for each in budgets.budgets_of(task) if each.scope != "token"]
+        budgets.spend_tokens(rows, envelope, tokens, now=now)
 
 
 def _group_of(user: AbstractBaseUser, wanted: TaskInput) -> Group | None:
@@ -260,6 +285,7 @@ def cancel_task(user: AbstractBaseUser, handle: object, *, actor: str, now: date
         return task
     Task.objects.filter(pk=task.pk).update(cancel_requested_at=now, updated_at=now)
     task.cancel_requested_at = now
+    approvals.withdraw(task, now=now)
     waiting = [attempt for attempt in open_attempts(task) if not end_unsent(attempt, now=now)]
     for attempt in waiting:
         ask_to_cancel(attempt, "user", now=now)
@@ -377,6 +403,10 @@ def _advance(task: Task, *, now: datetime) -> None:
     if open_attempts(task):
         Task.objects.filter(pk=task.pk).update(due_at=None)
         return
+    late = purse_of(task).too_late(now)
+    if late is not None:
+        end_late(task.pk, f"the deadline of the budget {late.handle} has passed", with_running=True, now=now)
+        return
     if state is TaskState.UNSCHEDULABLE and not _has_room(task, now=now):
         return
     _place_again(task, purpose=task.plan.get("purpose", "retry"), now=now)
@@ -384,15 +414,7 @@ def _advance(task: Task, *, now: datetime) -> None:
 
 def _has_room(task: Task, *, now: datetime) -> bool:
     """Return whether an unschedulable task would fit somewhere now; only then is a new decision kept."""
-    value = decide(
-        task.user,
-        EnvelopeValue.model_validate(task.envelope.body),
-        now=now,
-        exclude_systems=task.excluded_systems,
-        kind=task.kind,
-        image=task.spec["environment"]["container"],
-    )
-    if value.selected is not None:
+    if could_place(task, now=now):
         return True
     Task.objects.filter(pk=task.pk).update(due_at=now + LOOK_AGAIN_AFTER)
     return False

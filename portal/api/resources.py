@@ -13,9 +13,12 @@ from pydantic import BaseModel
 from federation import selectors as federation
 from federation.shown import AllocationShown, ChargeShown, SnapshotShown, SystemShown
 from federation.types import Health
+from orchestrator import budget_selectors as spending
 from orchestrator import selectors as orchestrator
 from orchestrator import shown
 from orchestrator import transfer_selectors as moved
+from orchestrator.budget_models import ApprovalState
+from orchestrator.budgets_shown import ApprovalShown, BudgetShown
 from orchestrator.lifecycle import AttemptState, GroupState, TaskState, TransferState
 from orchestrator.models import DeliveryState, SubscriptionState
 from orchestrator.services import subscriptions as subscribed
@@ -197,6 +200,7 @@ RESOURCES: dict[str, Resource] = {
                 "cause": "cause",
                 "name": "name",
                 "client_ref": "client_ref",
+                "project": "project",
             },
             states=_states(TaskState),
             place="attempt__system__slug",
@@ -283,7 +287,7 @@ RESOURCES: dict[str, Resource] = {
             "What you may spend, by system and account, each in its site's own unit.",
             AllocationShown,
             federation.allocations,
-            lambda row, _now: federation.show_allocation(row),
+            lambda row, now: federation.show_allocation(row, now=now),
             filters={"system": "system__slug", "account": "account"},
             place="system__slug",
         ),
@@ -301,6 +305,24 @@ RESOURCES: dict[str, Resource] = {
                 "kind": "kind",
             },
             place="allocation__system__slug",
+        ),
+        Resource(
+            "budgets",
+            "What your tasks, groups, projects and tokens may use, and what they have used.",
+            BudgetShown,
+            spending.budgets,
+            lambda row, _now: spending.show_budget(row),
+            filters={"scope": "scope", "subject": "subject"},
+        ),
+        Resource(
+            "approvals",
+            "Placements that wait, or waited, for a person.",
+            ApprovalShown,
+            spending.approvals,
+            lambda row, _now: spending.show_approval(row),
+            filters={"state": "state", "task": "task__handle"},
+            states=_states(ApprovalState),
+            place="decision__system",
         ),
         Resource(
             "subscriptions",

@@ -13,6 +13,7 @@ from portal.api.stream import EventStream
 from portal.api.subscriptions import VERBS, OneSubscription, SubscriptionList, SubscriptionVerb
 from portal.api.views import (
     CREATED_BY,
+    OBJECT_VERBS,
     Calibration,
     CreatingList,
     OneObject,
@@ -22,8 +23,8 @@ from portal.api.views import (
     RevokeToken,
     SkillList,
     TaskTimeline,
-    TaskVerb,
     TokenList,
+    VerbOnObject,
 )
 
 app_name = "api"
@@ -65,8 +66,14 @@ urlpatterns = [
     _route(f"tasks/{_HANDLE}/timeline", TaskTimeline.as_view(), "task-timeline"),
     _route(f"tasks/{_HANDLE}/ro-crate", TaskCrate.as_view(), "task-ro-crate"),
     _route("milestones", Milestones.as_view(), "milestone-report"),
-    _route(f"tasks/{_HANDLE}/cancel", TaskVerb.as_view(verb="cancel"), "task-cancel"),
-    _route(f"tasks/{_HANDLE}/replan", TaskVerb.as_view(verb="replan"), "task-replan"),
+    *(
+        _route(
+            f"{noun}/{_HANDLE}/{verb}",
+            VerbOnObject.as_view(resource=noun, verb=verb),
+            f"{noun.removesuffix('s')}-{verb}",
+        )
+        for noun, verb in OBJECT_VERBS
+    ),
     _route("calibration", Calibration.as_view(), "calibration"),
     _route("bundle", bundle.download, "bundle"),
     _route("schema", docs.schema, "schema"),

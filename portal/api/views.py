@@ -3,6 +3,7 @@
 import hashlib
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from django.http import HttpRequest, HttpResponse
@@ -231,6 +232,7 @@ CREATED_BY = {
     "groups": "submit_group",
     "envelopes": "draft_envelope",
     "transfers": "move_data",
+    "budgets": "set_budget",
 }
 """Which skill a POST to a list of objects is."""
 
@@ -360,19 +362,47 @@ def owned_task(caller: Caller, handle: str) -> Any:
         raise RESOURCES["tasks"].missing(handle) from None
 
 
-class TaskVerb(ApiView):
-    """POST tasks/{id}/cancel and tasks/{id}/replan: the skills of these names."""
+@dataclass(frozen=True, slots=True)
+class ObjectVerb:
+    """What can be done with an object by its path: a skill, what names the object there, what it says."""
 
+    skill: str
+    names: str
+    says: Mapping[str, str] = field(default_factory=dict)
+    hidden: tuple[str, ...] = ()
+    """Members of the skill's input that the path rules out."""
+
+
+OBJECT_VERBS: Mapping[tuple[str, str], ObjectVerb] = {
+    ("tasks", "cancel"): ObjectVerb("cancel", "task", hidden=("group", "transfer")),
+    ("tasks", "replan"): ObjectVerb("replan", "task"),
+    ("budgets", "close"): ObjectVerb("close_budget", "budget"),
+    ("approvals", "approve"): ObjectVerb("decide_approval", "approval", {"decision": "approve"}),
+    ("approvals", "reject"): ObjectVerb("decide_approval", "approval", {"decision": "reject"}),
+}
+
+
+class VerbOnObject(ApiView):
+    """POST tasks/{id}/cancel and the like: the skills behind these paths."""
+
+    resource: ClassVar[str] = ""
     verb: ClassVar[str] = ""
 
     def parameters(self, **_kwargs: str) -> tuple[str, ...]:
         """Return the skill's own."""
-        return parameters_of(SKILLS[self.verb])
+        return parameters_of(SKILLS[self._verb.skill])
+
+    @property
+    def _verb(self) -> ObjectVerb:
+        return OBJECT_VERBS[self.resource, self.verb]
 
     def post(self, _request: Any, handle: str) -> HttpResponse:
         """Do it."""
-        given = self.body()
-        if given.get("task", handle) != handle:
-            message = "`task` contradicts the path."
-            raise InvalidInput(message, problems=(("/task", "contradiction", message),))
-        return self.run(SKILLS[self.verb], {**given, "task": handle}, route=f"tasks/{handle}/{self.verb}")
+        verb, given = self._verb, self.body()
+        says = {**verb.says, verb.names: handle}
+        for word, value in says.items():
+            if given.get(word, value) != value:
+                message = f"`{word}` contradicts the path."
+                raise InvalidInput(message, problems=((f"/{word}", "contradiction", message),))
+        route = f"{self.resource}/{handle}/{self.verb}"
+        return self.run(SKILLS[verb.skill], {**given, **says}, route=route)

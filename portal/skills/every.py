@@ -2,6 +2,7 @@
 
 from portal.skills import (
     advising,
+    budgets,
     envelopes,
     events,
     federation,
@@ -16,6 +17,7 @@ from portal.skills.registry import SKILLS
 __all__ = [
     "SKILLS",
     "advising",
+    "budgets",
     "envelopes",
     "events",
     "federation",

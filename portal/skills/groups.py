@@ -43,6 +43,7 @@ def _submit_group(given: GroupGiven, call: Call) -> Answer:
         given.model_extra or {},
         actor=call.caller.actor,
         systems=call.caller.systems,
+        token=call.caller.token,
         now=call.now,
         created=call.options.created,
     )

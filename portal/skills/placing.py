@@ -23,6 +23,8 @@ from providers.types import Frozen
 _POLL_S = (0.01, 0.02, 0.05, 0.1)
 """Pauses between looks at a task that is being dispatched; the last one repeats."""
 WAITING = frozenset({TaskState.ACCEPTED, TaskState.PLACING, TaskState.STAGING})
+_OPEN = WAITING | {TaskState.PENDING_APPROVAL}
+"""Whether it will run is not settled yet; in the last of them a person decides, which nobody waits for."""
 
 
 class DecisionSummary(Frozen):
@@ -119,6 +121,7 @@ def _submit(given: SubmitInput, call: Call) -> Answer:
         caller.user,
         wanted,
         actor=caller.actor,
+        token=caller.token,
         now=refreshed.now,
         systems=caller.systems,
         created=options.created,
@@ -160,7 +163,7 @@ def submitted_answer(task: Task, *, understood: dict[str, Any], options: Options
         decision=summarize(body if options.full else shortened(body, room)),
         understood=understood,
     )
-    status = 202 if TaskState(shown.state) in WAITING else 201
+    status = 202 if TaskState(shown.state) in _OPEN else 201
     return Answer(value, status=status, location=f"/api/v1/tasks/{shown.id}")
 
 

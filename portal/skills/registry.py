@@ -33,6 +33,8 @@ class Caller:
     actor: str
     """`user:NAME` or `token:NAME`."""
     scopes: frozenset[Scope]
+    token: str = ""
+    """Handle of the API token that calls; empty for a person who is signed in."""
     systems: frozenset[str] | None = None
     """The only systems it may use and see; None = every one of the user's."""
 

@@ -17,11 +17,9 @@ from portal.api.openapi.pieces import (
     whole_list,
 )
 from portal.api.schemas import Json, Schemas
-from portal.api.views import CREATED_BY
+from portal.api.views import CREATED_BY, OBJECT_VERBS
 from portal.skills.every import SKILLS
-from portal.skills.placing import ReplanInput
 from portal.skills.registry import Skill
-from portal.skills.results import CancelInput
 
 
 class SkillShown(BaseModel):
@@ -106,16 +104,20 @@ def describe_task_routes(paths: dict[str, Json], schemas: Schemas) -> None:
         paths[f"/api/v1/{noun}"]["post"] = operation_of(
             one, f"create_{noun.removesuffix('s')}", given, schemas
         )
-    for verb, model in (("cancel", CancelInput), ("replan", ReplanInput)):
-        schema = model.model_json_schema()
-        for hidden in ("task", "group", "transfer"):
+    for (noun, verb), how in OBJECT_VERBS.items():
+        schema = SKILLS[how.skill].schema_in()
+        for hidden in (how.names, *how.says, *how.hidden):
             schema["properties"].pop(hidden, None)
         schema.pop("required", None)
-        given = schemas.add(schema, f"Task{verb.title()}Input")
-        operation = operation_of(SKILLS[verb], f"{verb}_task", given, schemas)
+        singular = noun.removesuffix("s")
+        name = f"{verb}_{singular}"
+        given = schemas.add(schema, f"{singular.title()}{verb.title()}Input")
+        operation = operation_of(
+            SKILLS[how.skill], f"{name}_by_id" if name in SKILLS else name, given, schemas
+        )
         operation["parameters"].insert(0, path())
         operation["requestBody"]["required"] = False
-        paths[f"/api/v1/tasks/{{handle}}/{verb}"] = {"post": operation}
+        paths[f"/api/v1/{noun}/{{handle}}/{verb}"] = {"post": operation}
     paths["/api/v1/tasks/{handle}/timeline"] = {
         "get": {
             "operationId": "show_task_timeline",

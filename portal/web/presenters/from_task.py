@@ -131,6 +131,7 @@ _PLAIN: Mapping[TaskState, str] = {
     TaskState.PLACING: "Being placed.",
     TaskState.CANCELLED: "Cancelled.",
     TaskState.UNSCHEDULABLE: "Nothing you may use fits it as asked.",
+    TaskState.PENDING_APPROVAL: "A person must approve what it would use.",
     TaskState.ATTENTION: "Something needs your decision.",
 }
 

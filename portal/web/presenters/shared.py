@@ -52,6 +52,7 @@ TASK_STATES: Mapping[str, Said] = {
     "failed": Said(_("Failed"), "circle-x", "bad"),
     "cancelled": Said(_("Cancelled"), "ban"),
     "unschedulable": Said(_("Nowhere to run"), "octagon-alert", "warn"),
+    "pending_approval": Said(_("Waits for approval"), "wallet", "warn"),
     "attention": Said(_("Needs a decision"), "triangle-alert", "warn"),
 }
 

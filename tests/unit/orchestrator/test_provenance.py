@@ -15,7 +15,8 @@ def _attempt(number: int, state: str, **known: Any) -> AttemptShown:
     given = {
         **blank, "id": f"att_{number}", "task": "task_1", "number": number, "state": state, "system": "delta",
         "partition": "gpuA100x4", "shape": {"gpus": 1, "cpus": 4, "memory_mib": None, "walltime_s": 600},
-        "decision": "dec_1", "predicted": {}, "planned_at": NOW, "restarts": 0, "nodes": ["cn1"], **known,
+        "decision": "dec_1", "predicted": {}, "planned_at": NOW, "restarts": 0, "nodes": ["cn1"],
+        "charge_reserved": 0, **known,
     }  # fmt: skip
     return AttemptShown.model_validate(given)
 
@@ -26,7 +27,7 @@ def _origin(**changes: Any) -> Origin:
     task: dict[str, Any] = {
         **blank, "id": "task_1", "name": "train", "objective": "", "state": "succeeded", "attempt": accepted,
         "attempts": 2, "envelope": "env_1", "submitted_by": "token:lap top", "cancel_requested": False,
-        "created_at": NOW, "updated_at": NOW, "finished_at": NOW, "next_actions": [],
+        "created_at": NOW, "updated_at": NOW, "finished_at": NOW, "next_actions": [], "cost": [],
     }  # fmt: skip
     envelope = EnvelopeShown(
         id="env_1", source="user", confidence=None, envelope={"gpus": {"min": 1, "max": 1}}, original=None,
