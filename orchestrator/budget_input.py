@@ -4,13 +4,17 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import Annotated, Any, Literal
 
-from pydantic import AwareDatetime, Field, field_validator, model_validator
+from pydantic import AwareDatetime, Field, WithJsonSchema, field_validator, model_validator
 
 from orchestrator.budgets import THRESHOLDS, UNITS
 from providers.types import Frozen
 
-Amount = Annotated[Decimal, Field(ge=0, max_digits=18, decimal_places=4)]
-"""As JSON a number or text; at most four decimals."""
+Amount = Annotated[
+    Decimal,
+    Field(ge=0, max_digits=18, decimal_places=4),
+    WithJsonSchema({"type": "number", "minimum": 0}),
+]
+"""At most four decimals; as JSON also understood as text."""
 Share = Annotated[float, Field(gt=0, le=1)]
 Project = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9 ._+-]{0,59}$")]
 

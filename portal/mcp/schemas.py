@@ -17,6 +17,10 @@ _UNREHEARSED = frozenset({"draft_envelope"})
 """A draft is only a proposal, and may ask a model: that is no thing to do in a transaction."""
 
 _AS_IN_SUBMIT: Json = {"type": "object", "description": "ResourceEnvelope, as submit_task describes it."}
+_AS_IN_SET_BUDGET: Json = {
+    "type": "object",
+    "description": "Limits, deadline and approval as set_budget describes them, without what they are set on.",
+}
 _EXTRA: dict[str, Json] = {
     DRY_RUN: {
         "type": "boolean",
@@ -54,6 +58,10 @@ def input_schema(one: Skill) -> Json:
     properties = {**schema.get("properties", {}), **{name: _EXTRA[name] for name in extras(one)}}
     if one.name != "submit_task" and "envelope" in properties:
         properties["envelope"] = _AS_IN_SUBMIT
+    if "budget" in properties and properties["budget"].get("type") != "string":
+        properties["budget"] = _AS_IN_SET_BUDGET
+        for name in ("BudgetInput", "ApproveAbove"):
+            schema.get("$defs", {}).pop(name, None)
     return {**schema, "type": "object", "properties": properties, "additionalProperties": False}
 
 

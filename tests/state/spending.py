@@ -49,7 +49,8 @@ def plan(user: User, chosen: Selected, now: datetime, **given: Any) -> Task:
         body={},
         created_at=now,
     )
-    attempt = placing.plan_attempt(task, decision, chosen, now=now)
+    handle = decision.handle.replace("dec", "att")
+    attempt = placing.plan_attempt(task, decision, chosen, handle=handle, now=now)
     spending.hold(task, attempt, chosen, purse, now=now)
     Task.objects.filter(pk=task.pk).update(attempt=attempt)
     task.attempt = attempt
