@@ -81,7 +81,6 @@ def _event(approval: Approval, word: str, summary: str, task: Task, *, actor: st
         task=task.handle,
         group=task.group.handle if task.group else "",
         actor=actor,
-        on_behalf_of=f"user:{approval.user_id}" if actor == "facet" else "",
         state=approval.state,
         summary=summary,
         data={

@@ -343,7 +343,6 @@ def budget_event(
         system=facts.get("system") or "",
         task=task.handle if task else budget.subject if budget.scope == "task" else "",
         group=budget.subject if budget.scope == "group" else "",
-        on_behalf_of=f"user:{budget.user_id}",
         state="exhausted" if word == "exhausted" else "open",
         summary=f"The budget of {budget.scope} {budget.name or budget.subject}: {said}",
         data={"budget": budget.handle, "scope": budget.scope, "subject": budget.subject, **facts},

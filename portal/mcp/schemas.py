@@ -19,7 +19,7 @@ _UNREHEARSED = frozenset({"draft_envelope"})
 _AS_IN_SUBMIT: Json = {"type": "object", "description": "ResourceEnvelope, as submit_task describes it."}
 _AS_IN_SET_BUDGET: Json = {
     "type": "object",
-    "description": "Limits, deadline and approval as set_budget describes them, without what they are set on.",
+    "description": "Limits, deadline, approval as set_budget describes them, without what they are set on.",
 }
 _EXTRA: dict[str, Json] = {
     DRY_RUN: {

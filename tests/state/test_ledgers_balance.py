@@ -75,7 +75,7 @@ def _nothing_is_left() -> None:
     cost = sum((each.charge_cost or Decimal(0) for each in Attempt.objects.all()), Decimal(0))
     revised = sum((line.amount for line in Charge.objects.filter(kind="correct")), Decimal(0))
     allocation = Allocation.objects.get()
-    assert (allocation.reserved, allocation.used) == (0, cost + revised)
+    assert (allocation.reserved, allocation.used) == (Decimal(0), cost + revised)
     assert Meter.objects.get(measure="charge").used == cost
     sent = Attempt.objects.filter(dispatches__gt=0).count()
     assert Meter.objects.get(measure="attempts").used == sent
