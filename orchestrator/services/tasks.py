@@ -14,6 +14,7 @@ from federation.handles import new_handle
 from federation.ledger import record
 from federation.models import System
 from orchestrator.doorbell import ring
+from orchestrator.envelope.types import Envelope as EnvelopeValue
 from orchestrator.envelope.validate import read_envelope
 from orchestrator.lifecycle import TASK_MOVES, AttemptState, Cause, TaskState, is_terminal
 from orchestrator.models import Envelope, Group, Task
