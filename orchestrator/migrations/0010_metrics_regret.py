@@ -22,5 +22,5 @@ OLD = REGRET.format(regret="greatest(actual_s - runner_up_s, 0)")
 
 
 class Migration(migrations.Migration):
-    dependencies = [("orchestrator", "0008_task_request_id")]
+    dependencies = [("orchestrator", "0009_budgets")]
     operations = [migrations.RunSQL(NEW, OLD)]
