@@ -1,17 +1,28 @@
 """The federation at a glance, and one system in full."""
 
+from datetime import datetime
+
 from django.http import Http404, HttpResponse
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
+from federation import selectors as federation
+from federation.types import ResourceRecord
 from orchestrator import selectors
 from portal.web.guard import SignedInRequest, signed_in
-from portal.web.presenters.one_system import system_page
+from portal.web.presenters.events import event_rows
+from portal.web.presenters.history import POINTS, HistoryView, history_view, hours_of
+from portal.web.presenters.one_system import devices, system_page
 from portal.web.presenters.records import federation_page
+from portal.web.presenters.shared import SystemRef
+from portal.web.presenters.work import MOST, WorkView, is_recent, work_view
 from portal.web.rendering import page
 from portal.web.seen import queue_of, seen
 from portal.web.task_list import ACTIVE
 from portal.web.waits import expected_waits
+
+EVENTS_SHOWN = 14
+PROBES_SHOWN = 6
 
 
 @require_safe
@@ -22,11 +33,26 @@ def federation_show(request: SignedInRequest) -> HttpResponse:
     shown = seen(request.user, now=now)
     waits = expected_waits(request.user, now=now)
     active = selectors.tasks(request.user).filter(state__in=ACTIVE).count()
+    events = selectors.events(request.user).order_by("-position__seq")[:EVENTS_SHOWN]
     context = {
         "here": "federation",
-        "page": federation_page(shown.systems, shown.records, waits, active_tasks=active),
+        "page": federation_page(
+            shown.systems,
+            shown.records,
+            waits,
+            active_tasks=active,
+            work=_work(request, shown.refs, now=now),
+            events=event_rows(events, shown.refs),
+        ),
     }
     return page(request, "federation/overview.html", context, parts=("live",))
+
+
+def _work(request: SignedInRequest, refs: dict[str, SystemRef], *, now: datetime) -> WorkView | None:
+    newest = selectors.tasks(request.user)[:MOST]
+    tasks = [task for task in newest if is_recent(task, now=now)]
+    attempts = selectors.attempts(request.user).filter(task__in=[task.pk for task in tasks])
+    return work_view(tasks, attempts if tasks else (), refs, now=now)
 
 
 @require_safe
@@ -44,13 +70,27 @@ def system_show(request: SignedInRequest, slug: str) -> HttpResponse:
         .exclude(job_id="")
         .values_list("job_id", "task__handle")
     )
+    records = [record for record in shown.records if record.system == slug]
+    probes = federation.snapshots(request.user).filter(system__slug=slug)[:PROBES_SHOWN]
     found = system_page(
         system,
-        [record for record in shown.records if record.system == slug],
+        records,
         shown.refs[slug],
         expected_waits(request.user, now=now),
         jobs=queue_of(slug),
         ours=dict(ours),
         calibration=selectors.calibration(request.user),
+        history=_history(request, slug, records, now=now),
+        probes=[federation.show_snapshot(row) for row in probes],
+        whole_queue="queue" in request.GET,
     )
     return page(request, "federation/system.html", {"here": "federation", "page": found}, parts=("live",))
+
+
+def _history(
+    request: SignedInRequest, slug: str, records: list[ResourceRecord], *, now: datetime
+) -> HistoryView | None:
+    hours = hours_of(request.GET.get("hours", ""))
+    found = federation.history([slug], hours=hours, points=POINTS, now=now)
+    gpus, cpus = devices(records)
+    return history_view(found, request.GET.get("partition", ""), gpus, cpus, hours=hours, now=now)

@@ -1,11 +1,18 @@
 """Invented but plausible values for the federation pages, to draw templates without a database."""
 
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from typing import Any
 
+from federation.shown import History, HistoryPoint
 from portal.web.find import Found, Hit
 from portal.web.presenters import federation
+from portal.web.presenters.access import AccessRow, AccessView, ProbeRow
+from portal.web.presenters.groups import ChildLane, ChildSpan
+from portal.web.presenters.history import history_view
 from portal.web.presenters.shared import SystemRef
+from portal.web.presenters.timeline import Frame, Span
+from portal.web.presenters.work import WorkView
 
 NOW = datetime(2026, 3, 4, 14, 10, 12, tzinfo=UTC)
 ANVIL, DELTA, DELTAAI, VISTA, LAPTOP = (
@@ -198,8 +205,47 @@ PARTITIONS = (
     ),
 )
 
-FEDERATION = federation.FederationPage(CARDS, PARTITIONS, 84, 1540, 3, 3, 4, ago(seconds=14))
-EMPTY_FEDERATION = federation.FederationPage((), (), 0, 0, 0, 0, 0, None)
+WORK_AXIS = Frame(
+    ago(hours=1), 7200.0, ((25.0, ago(minutes=30)), (75.0, NOW + timedelta(minutes=30))), 4, 50.0, NOW
+)
+WORK = WorkView(
+    WORK_AXIS,
+    (
+        ChildLane(
+            HANDLE,
+            "md-equil-041",
+            "running",
+            "Anvil · gpu",
+            "",
+            ChildSpan(ANVIL, Span(40.0, 40.0, 10.0, "planned", "expected", "What the decision expected")),
+            (ChildSpan(ANVIL, Span(40.0, 10.0, 20.0, "running", "Anvil: running", "Anvil gpu: Running")),),
+        ),
+        ChildLane("task_2", "waits", "placing", "", "Placing it now.", None, ()),
+    ),
+    (ANVIL,),
+)
+FEDERATION = federation.FederationPage(CARDS, PARTITIONS, 84, 1540, 3, 3, 4, ago(seconds=14), WORK, ())
+EMPTY_FEDERATION = federation.FederationPage((), (), 0, 0, 0, 0, 0, None, None, ())
+HISTORY = history_view(
+    [
+        History(
+            system="delta",
+            partition="gpuA100x4",
+            points=[
+                HistoryPoint(
+                    at=ago(minutes=15 * n), gpus_free=20 - n % 9, cpus_free=80, running=40, pending=n
+                )
+                for n in range(90, -1, -1)
+                if n not in range(30, 40)
+            ],
+        )
+    ],
+    "gpuA100x4",
+    {"gpuA100x4": 400, "cpu": 0},
+    {"gpuA100x4": 6400, "cpu": 128},
+    hours=24,
+    now=NOW,
+)
 
 SYSTEM = federation.SystemPage(
     card=CARDS[1],
@@ -276,6 +322,20 @@ SYSTEM = federation.SystemPage(
     remote_user="mira",
     profile_revision="r4",
     warnings=(),
+    history=HISTORY,
+    access=AccessView(
+        may=(
+            AccessRow("gpuA100x4", "bdem-delta-gpu", "normal", "", Decimal(1984), "SU", "1 SU/GPU"),
+            AccessRow("cpu", "bdem-delta-cpu", "", "", None, "", ""),
+        ),
+        may_not=(AccessRow("gpuH200x8", "", "", "The account may not use it.", None, "", ""),),
+        offers=(("Processor", "x86_64"), ("Containers", "apptainer")),
+    ),
+    probes=(
+        ProbeRow(ago(seconds=9), 1.1, "available", ""),
+        ProbeRow(ago(minutes=9), 20.0, "unreachable", "No answer within 20 s."),
+    ),
+    max_age_s=600,
 )
 
 FOUND = (

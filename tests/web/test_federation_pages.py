@@ -122,3 +122,35 @@ def test_the_first_page_asks_a_bounded_number_of_questions(
 
     with django_assert_max_num_queries(24):
         browser.get("/")
+
+
+def test_a_system_shows_its_history_access_and_the_age_of_its_figures(
+    federation: User, browser: Client
+) -> None:
+    page = browser.get("/systems/anvil/?hours=1").text
+
+    assert 'aria-label="Free GPUs: 3 now, between 3 and 3 in this time"' in page
+    assert "1 SU/GPU" in page
+    assert "1000 SU" in page
+    assert "took 0.2 s" in page
+
+
+def test_the_first_page_shows_the_callers_newest_work_and_events(federation: User, browser: Client) -> None:
+    assert "Your work" not in browser.get("/").text
+    asked = {"work": "command", "command": "true", "name": "fresh-run", "gpus_min": "1", "walltime_min": "10"}
+    browser.post("/tasks/new/", asked)
+
+    page = browser.get("/").text
+
+    assert "Your work" in page
+    assert "fresh-run" in page
+    assert "task.accepted" in page
+
+
+def test_one_system_takes_few_queries(
+    federation: User, browser: Client, django_assert_max_num_queries: DjangoAssertNumQueries
+) -> None:
+    browser.get("/systems/anvil/")
+
+    with django_assert_max_num_queries(26):
+        browser.get("/systems/anvil/")

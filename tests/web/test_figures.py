@@ -21,7 +21,7 @@ ANVIL = SystemRef("anvil", "Anvil", 1)
 
 
 def test_one_gpu_is_one_square_up_to_the_bound() -> None:
-    assert [per_square(n) for n in (0, 1, 120, 121, 240, 241, 864)] == [1, 1, 1, 2, 2, 4, 8]
+    assert [per_square(n) for n in (0, 1, 256, 257, 512, 513, 2000)] == [1, 1, 1, 2, 2, 4, 8]
 
 
 def test_squares_keep_counts_exactly_when_one_is_one() -> None:
@@ -44,8 +44,8 @@ def test_squares_stay_bounded_and_no_kind_vanishes(counts: list[int]) -> None:
 def test_pools_of_one_card_share_their_scale() -> None:
     pools = on_one_scale((Pool("A100 40 GB", 6, 14, 372, 8), Pool("H200 141 GB", 0, 0, 64, 0)))
 
-    assert [pool.per_square for pool in pools] == [4, 4]
-    assert str(pools[1].squares) == '<i class="b"></i>' * 16
+    assert [pool.per_square for pool in pools] == [2, 2]
+    assert str(pools[1].squares) == '<i class="b"></i>' * 32
     assert pools[0].spoken == "A100 40 GB: 6 free, 14 yours, 372 busy, 8 down"
 
 

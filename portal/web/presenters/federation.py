@@ -8,9 +8,13 @@ from math import ceil
 from django.utils.safestring import SafeString, mark_safe
 from django.utils.translation import gettext as _
 
+from portal.web.presenters.access import AccessView, ProbeRow
+from portal.web.presenters.history import HistoryView
 from portal.web.presenters.shared import SystemRef
+from portal.web.presenters.tasks import EventRow
+from portal.web.presenters.work import WorkView
 
-MAX_SQUARES = 120
+MAX_SQUARES = 256
 """Squares drawn per system; beyond that one square stands for several devices, and the page says so."""
 
 NICE_STEPS = (1, 2, 4, 8, 10, 16, 20, 32, 40, 50, 64, 80, 100)
@@ -35,6 +39,11 @@ class Pool:
     def total(self) -> int:
         """All devices, whatever their state."""
         return self.free + self.ours + self.busy + self.down
+
+    @property
+    def is_dense(self) -> bool:
+        """So many squares that they are drawn smaller."""
+        return self.total // self.per_square > 100
 
     @property
     def is_loose(self) -> bool:
@@ -175,6 +184,8 @@ class FederationPage:
     centres: int
     active_tasks: int
     observed_at: datetime | None
+    work: WorkView | None
+    events: tuple[EventRow, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,3 +271,8 @@ class SystemPage:
     remote_user: str
     profile_revision: str
     warnings: tuple[str, ...]
+    history: HistoryView | None
+    access: AccessView
+    probes: tuple[ProbeRow, ...]
+    max_age_s: int | None
+    """Older figures are not used for placement; None = no record yet."""

@@ -192,15 +192,16 @@ def _round_views(
         done = number in group.completed_rounds
         standing = "done" if done else "open" if is_open else "waiting"
         is_open = done
-        lanes = tuple(_lane(task, tried.get(task.pk, ()), frame, refs, now=now) for task in children)
+        lanes = tuple(child_lane(task, tried.get(task.pk, ()), frame, refs, now=now) for task in children)
         ended = sum(task.state in TERMINAL_TASK_STATES for task in children)
         views.append(RoundView(number, standing, ended, len(children), lanes))
     return tuple(views)
 
 
-def _lane(
+def child_lane(
     task: "Task", tried: Sequence[AttemptFacts], frame: Frame | None, refs: Refs, *, now: datetime
 ) -> ChildLane:
+    """Return one task on a time axis that several share: every attempt, and what is expected of the last."""
     spans, expected = [], None
     for facts in tried:
         span = actual_span(facts, frame, names_system=True) if frame else None

@@ -7,9 +7,11 @@ from datetime import datetime
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
+from federation.shown import SnapshotShown
 from federation.types import Maintenance, NodeView, ResourceRecord, UserLimits
 from orchestrator.placement.calibration import Reliability
 from orchestrator.placement.types import WaitClass
+from portal.web.presenters.access import ProbeRow, access_view
 from portal.web.presenters.federation import (
     ForecastRow,
     LimitRow,
@@ -19,6 +21,7 @@ from portal.web.presenters.federation import (
     QueueRow,
     SystemPage,
 )
+from portal.web.presenters.history import HistoryView
 from portal.web.presenters.records import (
     SystemFacts,
     Waits,
@@ -33,7 +36,8 @@ from portal.web.templatetags.units import count, duration, memory
 from providers.types import JobState, QueueJob
 
 MAX_NODE_SQUARES = 300
-MAX_QUEUE_ROWS = 60
+MAX_QUEUE_ROWS = 20
+MAX_QUEUE_ROWS_ASKED = 500
 
 
 def node_groups(records: Sequence[ResourceRecord]) -> tuple[NodeGroup, ...]:
@@ -83,7 +87,7 @@ def _square(node: NodeView) -> NodeSquare:
 
 
 def queue_rows(
-    jobs: Sequence[QueueJob], ours: Mapping[str, str], remote_user: str | None
+    jobs: Sequence[QueueJob], ours: Mapping[str, str], remote_user: str | None, *, most: int = MAX_QUEUE_ROWS
 ) -> tuple[tuple[QueueRow, ...], int]:
     """Return the first rows of the queue and how many more there are: ours first, then by priority.
 
@@ -91,10 +95,11 @@ def queue_rows(
         jobs: as the scheduler shows them.
         ours: task handle by job id, of this user's active attempts.
         remote_user: who this user is there.
+        most: rows to return.
     """
     ordered = sorted(jobs, key=lambda job: _place(job, ours, remote_user))
-    rows = tuple(_queue_row(job, ours.get(job.job_id)) for job in ordered[:MAX_QUEUE_ROWS])
-    return rows, max(len(ordered) - MAX_QUEUE_ROWS, 0)
+    rows = tuple(_queue_row(job, ours.get(job.job_id)) for job in ordered[:most])
+    return rows, max(len(ordered) - most, 0)
 
 
 def _place(job: QueueJob, ours: Mapping[str, str], user: str | None) -> tuple[bool, bool, bool, int, str]:
@@ -199,9 +204,13 @@ def system_page(
     jobs: Sequence[QueueJob],
     ours: Mapping[str, str],
     calibration: Iterable[Reliability],
+    history: HistoryView | None = None,
+    probes: Iterable[SnapshotShown] = (),
+    whole_queue: bool = False,
 ) -> SystemPage:
     """Return one system in full."""
-    queue, hidden = queue_rows(jobs, ours, system.remote_user)
+    most = MAX_QUEUE_ROWS_ASKED if whole_queue else MAX_QUEUE_ROWS
+    queue, hidden = queue_rows(jobs, ours, system.remote_user, most=most)
     return SystemPage(
         card=system_card(system, records, ref, waits),
         partitions=partition_rows(records, ref, waits, seen=is_seen(system)),
@@ -214,4 +223,21 @@ def system_page(
         remote_user=system.remote_user or "",
         profile_revision=f"r{system.revision}" if system.revision else "",
         warnings=system.warnings,
+        history=history,
+        access=access_view(records, _offer_words()),
+        probes=tuple(ProbeRow(p.taken_at, p.duration_s, p.state, p.error or "") for p in probes),
+        max_age_s=min((record.max_age_s for record in records), default=None),
     )
+
+
+def _offer_words() -> tuple[str, str, str, str, str]:
+    return (_("Processor"), _("Containers"), _("Network"), _("File systems"), _("Software"))
+
+
+def devices(records: Iterable[ResourceRecord]) -> tuple[dict[str, int], dict[str, int]]:
+    """Return GPUs and CPUs by partition."""
+    gpus, cpus = {}, {}
+    for record in records:
+        gpus[record.partition] = sum(node.gpus for node in record.nodes)
+        cpus[record.partition] = sum(node.cpus for node in record.nodes)
+    return gpus, cpus

@@ -17,6 +17,8 @@ from portal.web.presenters.federation import (
     on_one_scale,
 )
 from portal.web.presenters.shared import SystemRef, tones
+from portal.web.presenters.tasks import EventRow
+from portal.web.presenters.work import WorkView
 
 FEW_NODES = 4
 """A system without GPUs and with fewer nodes is drawn in CPUs."""
@@ -67,7 +69,13 @@ def refs(systems: Iterable[SystemFacts]) -> dict[str, SystemRef]:
 
 
 def federation_page(
-    systems: Sequence[SystemFacts], records: Sequence[ResourceRecord], waits: Waits, *, active_tasks: int
+    systems: Sequence[SystemFacts],
+    records: Sequence[ResourceRecord],
+    waits: Waits,
+    *,
+    active_tasks: int,
+    work: WorkView | None = None,
+    events: tuple[EventRow, ...] = (),
 ) -> FederationPage:
     """Return the first page: systems in order of their names, each with its partitions."""
     named = refs(systems)
@@ -91,6 +99,8 @@ def federation_page(
         centres=len({s.centre for s in systems if s.centre}),
         active_tasks=active_tasks,
         observed_at=max(seen, default=None),
+        work=work,
+        events=events,
     )
 
 
