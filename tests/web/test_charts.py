@@ -17,8 +17,8 @@ def test_a_value_is_placed_in_the_middle_of_its_stretch_on_a_scale_from_zero() -
         "Free GPUs", [(START, 0), (START + timedelta(minutes=30), 8)], start=START, end=NOW, step_s=1800
     )
 
-    assert drawn.lines == "M25.0 100.0L75.0 0.0"
-    assert drawn.areas == "M25.0 100L25.0 100.0L75.0 0.0L75.0 100Z"
+    assert str(drawn.lines) == "M25.0 100.0L75.0 0.0"
+    assert str(drawn.areas) == "M25.0 100L25.0 100.0L75.0 0.0L75.0 100Z"
     assert drawn.y_ticks == ((0, 8), (50, 4), (100, 0))
     assert drawn.spoken == "Free GPUs: 8 now, between 0 and 8 in this time"
 
@@ -35,7 +35,7 @@ def test_a_pause_is_a_gap_and_a_lone_point_still_a_mark() -> None:
 def test_a_chart_without_points_says_so_and_draws_nothing() -> None:
     drawn = chart("Free GPUs", [], start=START, end=NOW, step_s=60, top=32)
 
-    assert (drawn.lines, drawn.now) == ("", None)
+    assert (str(drawn.lines), drawn.now) == ("", None)
     assert drawn.y_ticks[0] == (0, 40)
     assert drawn.spoken == "Free GPUs: nothing was seen in this time"
 
