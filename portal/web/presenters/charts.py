@@ -22,7 +22,7 @@ class Chart:
     title: str
     lines: SafeString
     areas: SafeString
-    y_ticks: tuple[tuple[float, int], ...]
+    y_ticks: tuple[tuple[int, int], ...]
     """(percent from the top, value), the highest first."""
     x_ticks: tuple[tuple[float, datetime], ...]
     now: float | None
