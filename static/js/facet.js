@@ -4,10 +4,14 @@
   "use strict";
   const root = document.documentElement;
   const lang = root.lang || "en";
-  const day = new Intl.DateTimeFormat(lang, { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit", hour12: false });
-  const full = new Intl.DateTimeFormat(lang, { dateStyle: "medium", timeStyle: "medium", hour12: false });
-  const clock = new Intl.DateTimeFormat(lang, { timeStyle: "medium", hour12: false });
-  const short = new Intl.DateTimeFormat(lang, { hour: "2-digit", minute: "2-digit", hour12: false });
+  // The zone a person chose on the account page; one this browser does not know is as if none were chosen.
+  const chosen = /(?:^|; )facet_zone=([^;]+)/.exec(document.cookie);
+  let zone = {};
+  try { if (chosen) { zone = { timeZone: decodeURIComponent(chosen[1]).replace(/^"|"$/g, "") }; new Intl.DateTimeFormat(lang, zone); } } catch { zone = {}; }
+  const day = new Intl.DateTimeFormat(lang, { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit", hour12: false, ...zone });
+  const full = new Intl.DateTimeFormat(lang, { dateStyle: "medium", timeStyle: "medium", hour12: false, ...zone });
+  const clock = new Intl.DateTimeFormat(lang, { timeStyle: "medium", hour12: false, ...zone });
+  const short = new Intl.DateTimeFormat(lang, { hour: "2-digit", minute: "2-digit", hour12: false, ...zone });
   const relative = new Intl.RelativeTimeFormat(lang, { numeric: "auto", style: "short" });
 
   function ago(at) {

@@ -4,7 +4,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
-from portal.web.presenters import decisions, submission, tasks
+from portal.web.presenters import decisions, event_log, submission, tasks
 from portal.web.presenters.shared import Page, SystemRef
 from portal.web.presenters.timeline import AttemptFacts, timeline
 from tests.web.samples import ANVIL, DELTA, DELTAAI, HANDLE, LAPTOP, NOW, VISTA, ago
@@ -307,8 +307,11 @@ TASK_LIST = tasks.TaskListPage(
 TO_CANCEL = tasks.BulkCancelPage(TASK_ROWS[:3], 1, True, tasks.TaskFilters(state="active"), "/tasks/")
 NO_TASKS = tasks.TaskListPage(Page(()), tasks.TaskFilters(), (), (), any_tasks=False)
 MANY_EVENTS = tuple(replace(each, sequence=each.sequence - 100 * lap) for lap in range(3) for each in EVENTS)
-EVENT_LIST = tasks.EventListPage(
-    Page(MANY_EVENTS, next_query="cursor=1"), "", ("task.accepted", "task.started")
+EVENT_LIST = event_log.EventListPage(
+    Page(MANY_EVENTS, next_query="cursor=1"),
+    ("task.accepted", "task.started"),
+    ("task.*",),
+    event_log.EventFilters(type="task.*", about="md"),
 )
 DRAFT = submission.Draft(
     "slurm",

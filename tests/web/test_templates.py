@@ -10,7 +10,7 @@ from django.template.backends.django import DjangoTemplates
 from django.test import RequestFactory
 
 from portal.web.forms import TaskForm, WhereForm
-from tests.web import samples, samples_groups, samples_tasks
+from tests.web import samples, samples_agents, samples_groups, samples_tasks
 
 MISSING = "«missing»"
 VOID = frozenset({"meta", "link", "input", "br", "img", "hr"})
@@ -32,6 +32,31 @@ SHOWN: tuple[tuple[str, dict[str, Any]], ...] = (
     ("groups/list.html", {"page": samples_groups.NO_GROUP}),
     ("groups/detail.html", {"page": samples_groups.GROUP}),
     ("events/list.html", {"page": samples_tasks.EVENT_LIST}),
+    ("events/detail.html", {"page": samples_agents.EVENT}),
+    *(
+        ("events/verify.html", {"page": each})
+        for each in (samples_agents.CHECKING, samples_agents.BROKEN, samples_agents.WHOLE)
+    ),
+    *(
+        (
+            "agents/list.html",
+            {
+                "page": each,
+                "token_form": samples_agents.TOKEN_FORM,
+                "subscription_form": samples_agents.SUBSCRIPTION_FORM,
+                "is_refused": False,
+            },
+        )
+        for each in (samples_agents.AGENTS, samples_agents.NO_AGENTS)
+    ),
+    *(
+        (
+            "agents/subscription.html",
+            {"page": each, "form": samples_agents.SUBSCRIPTION_FORM, "is_refused": False},
+        )
+        for each in (samples_agents.ONE_SUBSCRIPTION, samples_agents.ONE_BRIDGE)
+    ),
+    ("account/show.html", {"form": None, "zone": "UTC", "zones": ("UTC",), "identity": None}),
     ("where.html", {"form": WhereForm(), "answer": None, "query": "", "words": "", "words_problem": ""}),
     (
         "where.html",

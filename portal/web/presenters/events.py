@@ -69,4 +69,7 @@ def _row(event: "Event", refs: Mapping[str, SystemRef]) -> EventRow:
         icon=icon,
         task=event.task or None,
         system=refs.get(event.system),
+        group=event.group or None,
+        handle=event.handle,
+        actor="" if event.actor == "facet" else event.actor,
     )

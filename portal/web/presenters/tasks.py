@@ -22,6 +22,10 @@ class EventRow:
     icon: str
     task: str | None = None
     system: SystemRef | None = None
+    group: str | None = None
+    handle: str = ""
+    actor: str = ""
+    """Who did it, where that was not Facet by itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,12 +236,3 @@ class TaskPage:
     """Systems that placing again may leave out."""
     group: tuple[str, str] | None = None
     """Handle and name of its group."""
-
-
-@dataclass(frozen=True, slots=True)
-class EventListPage:
-    """The event log of the caller, newest first."""
-
-    page: Page[EventRow]
-    type: str
-    types: tuple[str, ...]
