@@ -98,6 +98,8 @@ class PendingShare:
     is_eligible: bool
     """Not held, not dependent, not blocked by its own limits."""
     count: int = 1
+    job_id: str | None = None
+    """The scheduler's, so that a waiting job of ours can be told from those it waits behind."""
 
 
 @dataclass(frozen=True, slots=True)

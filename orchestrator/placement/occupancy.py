@@ -117,8 +117,12 @@ def _shared_steps(node: NodeView, releases: list[_Release], unseen_s: int) -> li
         cpus, memory_mib, gpus = node.cpus_free, memory_of(node.memory_free_mib), node.gpus_free
     returns = [(0, 0, 0, 0), *sorted(releases)] if len(releases) > 1 else [(0, 0, 0, 0), *releases]
     steps: list[tuple[int, int, int, int]] = []
+    # No job runs without memory: where the site does not tell whose it is, the last to end gives all back.
+    is_untold, last_end_s = any(not release[2] for release in releases), returns[-1][0]
     for end_s, cpus_back, memory_back_mib, gpus_back in returns:
         cpus, memory_mib, gpus = cpus + cpus_back, memory_mib + memory_back_mib, gpus + gpus_back
+        if is_untold and end_s == last_end_s:
+            memory_mib = all_memory_mib
         at_s = max(end_s, 1) if steps else 0
         if steps and at_s == steps[-1][0]:
             steps.pop()

@@ -1,14 +1,20 @@
 """Moving waiting work to where it would end earlier, by a margin that keeps moves few."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
 from federation.ledger import record
+from federation.selectors import records_for
 from orchestrator.envelope.types import Envelope as EnvelopeValue
+from orchestrator.envelope.types import Range
+from orchestrator.experience import placement_model
+from orchestrator.jobs import image_of
 from orchestrator.models import Attempt, Task
 from orchestrator.placement.choose import is_strictly_better
-from orchestrator.placement.types import Decision as DecisionValue
+from orchestrator.placement.estimate import Work, fetched
+from orchestrator.placement.place import place
 from orchestrator.services.cancelling import ask_to_cancel
 from orchestrator.services.moves import attempt_event
 from orchestrator.services.placing import decide
@@ -47,7 +53,7 @@ def reconsider(task: Task, *, now: datetime) -> bool:
         "budgets": purse.charges_left(),
     }
     value = decide(task.user, envelope, **wanted)
-    current_s = _remaining_s(attempt, value, now=now)
+    current_s = _remaining_s(attempt, _in_place_s(task, attempt, envelope, now=now), now=now)
     if _waited_s(attempt, now=now) > int(attempt.predicted["wait_s"]["p90"]):
         # A fresh job might start here at once, as this one should have: only other places can help it.
         here = (attempt.system.slug, attempt.partition, attempt.account)
@@ -77,11 +83,35 @@ def reconsider(task: Task, *, now: datetime) -> bool:
     return True
 
 
-def _remaining_s(attempt: Attempt, value: DecisionValue, *, now: datetime) -> int:
+def _in_place_s(task: Task, attempt: Attempt, envelope: EnvelopeValue, *, now: datetime) -> int | None:
+    """Return when a fresh job of the same size would end at the same place; None where it could not run.
+
+    The waiting job itself is taken out of the queue, or it would be planned behind itself.
+    """
+    here = (attempt.system.slug, attempt.partition, attempt.account)
+    seen = next((each for each in records_for(task.user, now=now) if each.key == here), None)
+    if seen is None:
+        return None
+    others = tuple(job for job in seen.queue.pending if job.job_id != attempt.job_id)
+    limits = replace(seen.limits, submitted_jobs=max(0, seen.limits.submitted_jobs - 1))
+    record = replace(seen, queue=replace(seen.queue, pending=others), limits=limits)
+    sizes = {"gpus": Range.exactly(attempt.shape["gpus"]), "cpus": Range.exactly(attempt.shape["cpus"])}
+    image = fetched(image_of(task.spec, task.envelope.body))
+    found = place(
+        envelope.model_copy(update=sizes),
+        (record,),
+        now=now,
+        model=placement_model(task.user, kind=task.kind, environment=image, now=now),
+        work=Work(kind=task.kind or None, environment=image),
+    )
+    return found.selected.estimates.completion_s if found.selected is not None else None
+
+
+def _remaining_s(attempt: Attempt, fresh_s: int | None, *, now: datetime) -> int:
     """Return the seconds to the expected end of a waiting attempt where it is.
 
-    A waiting job is never later than a fresh one at the same place; where the place is no longer listed as
-    feasible for fresh work, what the scheduler expects for this job counts, else what was predicted.
+    A waiting job is never later than a fresh one at the same place, `fresh_s`; where fresh work could not run
+    there any more, what the scheduler expects for this job counts, else what was predicted.
     """
     predicted = attempt.predicted
     run_s = int(predicted["completion_s"]) - int(predicted["wait_s"]["p50"])
@@ -89,10 +119,8 @@ def _remaining_s(attempt: Attempt, value: DecisionValue, *, now: datetime) -> in
     known: list[int] = []
     if attempt.expected_start_at is not None:
         known.append(max(0, round((attempt.expected_start_at - now).total_seconds())) + run_s)
-    for candidate in value.candidates:
-        here = (candidate.system, candidate.partition, candidate.account or "")
-        if here == (attempt.system.slug, attempt.partition, attempt.account) and candidate.estimates:
-            known.append(candidate.estimates.completion_s)
+    if fresh_s is not None:
+        known.append(fresh_s)
     p90_s = int(predicted["wait_s"]["p90"])
     if not known:
         known.append(max(0, p90_s - waited_s) + run_s)

@@ -112,8 +112,8 @@ def test_a_job_without_times_memory_or_user_is_planned_with_the_limit_of_its_par
     decision = place(envelope(gpus={"min": 0, "max": 0}), [view], now=NOW, model=MODEL)
 
     assert decision.selected is not None
-    # its CPUs come back at 7200; the memory it is not known to hold, right after
-    assert decision.selected.estimates.wait.plan_limits_s == 7201
+    # its CPUs come back at 7200, and with them the memory it is not known to hold
+    assert decision.selected.estimates.wait.plan_limits_s == 7200
 
 
 # --- limits that make no sense, or are none ----------------------------------------------------------
@@ -146,6 +146,14 @@ def test_a_waiting_job_with_no_sensible_limit_is_planned_at_the_partitions(limit
 
 
 # --- jobs in the past --------------------------------------------------------------------------------
+
+
+def test_memory_held_by_jobs_that_do_not_tell_theirs_comes_back_with_the_last_of_them() -> None:
+    jobs = tuple(replace(running("n1", "n2", ends_in_s=end_s), memory_per_node_mib=0) for end_s in (600, 900))
+
+    found = estimated(full(*(replace(job, gpus_per_node=2, cpus_per_node=32) for job in jobs)))
+
+    assert found.wait.plan_limits_s == 900
 
 
 def test_a_job_that_should_have_ended_long_ago_ends_in_half_a_minute() -> None:

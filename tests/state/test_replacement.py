@@ -1,0 +1,141 @@
+"""Waiting work moves by the margin, at most three times, and never because of itself."""
+
+from datetime import datetime, timedelta
+
+import pytest
+from django.contrib.auth.models import User
+from django.db import transaction
+
+from federation.models import Connection, Event, System
+from orchestrator.models import Attempt, Task
+from orchestrator.services import tasks
+from orchestrator.services.replacement import MAX_MOVES, next_comparison, reconsider
+from providers.types import GpuPool, JobState, Node, Probe, QueueJob
+from tests.web.world import make_system, probe, profile, see
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+WORK = {
+    "command": "true",
+    "envelope": {
+        "gpus": 4,
+        "cpus": 32,
+        "walltime_s": 7200,
+        "runtime": {"estimate_s": 3600},
+    },
+}
+OURS = "4711"
+
+
+def _waiting(user: User, *, now: datetime) -> Task:
+    """Return a task whose job waits at Anvil, the only system so far."""
+    make_system(user, "anvil", "Anvil", "a100", "40G", free=4, now=now)
+    task = tasks.submit_task(user, WORK, actor="user", now=now).task
+    attempt = task.attempts.get()
+    for state in ("dispatching", "submitted", "pending"):
+        Attempt.objects.filter(pk=attempt.pk).update(state=state)
+    Attempt.objects.filter(pk=attempt.pk).update(job_id=OURS, submitted_at=now)
+    for moved in ("submitted", "pending"):
+        Task.objects.filter(pk=task.pk).update(state=moved)
+    return Task.objects.get(pk=task.pk)
+
+
+def _seen(slug: str, user: User, *, busy_s: int, now: datetime, ours: bool = False) -> None:
+    """Let a system be seen with one node of four GPUs, held for so long; our job may wait there."""
+    usable = {"partitions": ("gpu",), "state": "allocated", "usable": True, "cpus_total": 64, "cpus_free": 0}
+    held = Node(
+        name="g0",
+        memory_total_mib=262_144,
+        memory_free_mib=0,
+        gpus=(GpuPool(type="a100", total=4, used=4, free=0),),
+        **usable,
+    )
+    job = QueueJob(
+        job_id="11",
+        state=JobState.RUNNING,
+        state_raw="RUNNING",
+        user="kofi",
+        partitions=("gpu",),
+        gpus=4,
+        cpus=64,
+        nodes=1,
+        node_names=("g0",),
+        walltime_s=busy_s,
+        start_at=now,
+    )
+    own = job.model_copy(
+        update={
+            "job_id": OURS,
+            "user": "mira",
+            "state": JobState.QUEUED,
+            "state_raw": "PENDING",
+            "node_names": (),
+            "walltime_s": 7200,
+            "start_at": None,
+            "submit_at": now,
+            "priority": 100,
+        }
+    )
+    usual: Probe = probe("a100", free=0, now=now, pending=0)
+    found = usual.model_copy(update={"nodes": (held,), "jobs": (job, own) if ours else (job,)})
+    system = System.objects.get(slug=slug)
+    link = Connection.objects.get(system=system, user=user)
+    see(system, link, profile(slug, slug.title(), "a100", "40G", 4), found, now=now)
+
+
+def _leaves(task: Task) -> bool:
+    return Attempt.objects.get(task=task).cancel_requested_at is not None
+
+
+@pytest.mark.parametrize(("other_busy_s", "moves"), [(3000, False), (600, True)])
+def test_a_waiting_job_moves_only_for_more_than_the_margin(
+    alice: User, now: datetime, other_busy_s: int, moves: bool
+) -> None:
+    task = _waiting(alice, now=now)
+    make_system(alice, "delta", "Delta", "a100", "40G", free=4, now=now)
+    later = now + timedelta(seconds=30)
+    _seen("anvil", alice, busy_s=3600, now=later, ours=True)
+    _seen("delta", alice, busy_s=other_busy_s, now=later)
+
+    with transaction.atomic():
+        assert reconsider(task, now=later) is moves
+
+    assert _leaves(task) is moves
+    told = [event.data["other"] for event in Event.objects.filter(type="attempt.moved")]
+    assert told == (["delta"] if moves else [])
+
+
+def test_a_waiting_job_is_not_planned_behind_itself(alice: User, now: datetime) -> None:
+    task = _waiting(alice, now=now)
+    make_system(alice, "delta", "Delta", "a100", "40G", free=4, now=now)
+    later = now + timedelta(seconds=30)
+    _seen("anvil", alice, busy_s=1200, now=later, ours=True)
+    _seen("delta", alice, busy_s=1200, now=later)
+
+    # Behind its own two hours a fresh job at Anvil would end far later than at Delta.
+    assert not reconsider(task, now=later)
+
+
+def test_after_three_moves_a_job_stays_and_a_job_that_may_not_move_is_never_compared(
+    alice: User, now: datetime
+) -> None:
+    task = _waiting(alice, now=now)
+    attempt = Attempt.objects.get(task=task)
+    soon = now + timedelta(seconds=10)
+    assert next_comparison(task, attempt, now=soon) == now + timedelta(seconds=300)
+    assert next_comparison(task, attempt, now=now + timedelta(hours=9)) == now + timedelta(hours=13)
+
+    task.replacements = MAX_MOVES
+
+    assert MAX_MOVES == 3
+    assert next_comparison(task, attempt, now=soon) is None
+    task.replacements, task.spec["replacement"]["enabled"] = 0, False
+    assert next_comparison(task, attempt, now=soon) is None
+
+
+def test_a_job_on_its_way_out_is_not_asked_twice(alice: User, now: datetime) -> None:
+    task = _waiting(alice, now=now)
+    Attempt.objects.filter(task=task).update(cancel_requested_at=now)
+
+    assert not reconsider(Task.objects.get(pk=task.pk), now=now)
+    assert Task.objects.get(pk=task.pk).due_at is None
