@@ -14,7 +14,9 @@ from pydantic import AwareDatetime, BeforeValidator, Field, ValidationError, mod
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from federation.types import ChargeRule
+from providers.errors import InvalidInput
 from providers.gpus import canonical_gpu
+from providers.movers.places import read_place
 from providers.reading import nearest
 from providers.types import Frozen
 
@@ -197,6 +199,28 @@ class Policy(Frozen):
     default_qos: str | None = None
 
 
+class StoragePlace(Frozen):
+    """A folder of the system, and the place by which a mover reaches it; `{user}` is the user's name there.
+
+    Inputs are brought to, and outputs fetched from, folders that are listed; the first that fits is taken.
+    """
+
+    uri: str = Field(max_length=500)
+    """`globus://COLLECTION/folder/`, or `file:///folder/` where the folder is one of Facet's own machine."""
+    path: str = Field("/", pattern=r"^/[^\n\r\x00]*$")
+    """The same folder as the system's own programs name it."""
+
+    @model_validator(mode="after")
+    def _is_a_place(self) -> Self:
+        try:
+            place = read_place(self.uri)
+        except InvalidInput as error:
+            raise _fault(("uri",), error.problems[0][2]) from None
+        if not place.is_folder:
+            raise _fault(("uri",), "must name a folder: end it with a slash")
+        return self
+
+
 class ProfileDocument(Frozen):
     """The whole profile of one system."""
 
@@ -225,6 +249,7 @@ class ProfileDocument(Frozen):
     preparation_s: int | None = Field(None, ge=0)
     """Typical time to prepare an absent environment."""
     transfer_rate_mib_s: Decimal | None = Field(None, gt=0)
+    storage: tuple[StoragePlace, ...] = ()
     policy: Policy = Policy()
     maintenance: tuple[MaintenanceWindow, ...] = ()
     sources: tuple[str, ...] = ()

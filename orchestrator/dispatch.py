@@ -18,9 +18,10 @@ from federation.circuit import Proof
 from federation.ledger import record
 from federation.links import open_link
 from federation.selectors import prepared, profile_of
+from orchestrator import copies
 from orchestrator.job_tokens import issue
 from orchestrator.jobs import JobFacts, image_of, job_request, kit
-from orchestrator.lifecycle import AttemptState, Cause
+from orchestrator.lifecycle import AttemptState, Cause, TaskState
 from orchestrator.milestone_kit import Kit
 from orchestrator.models import Attempt
 from orchestrator.services.attempts import accept_submission, reject_submission
@@ -56,7 +57,8 @@ def dispatch(attempt_id: int, *, now: datetime) -> Attempt | None:
 
 def dispatch_together(attempts: Sequence[Attempt], *, now: datetime) -> list[Attempt]:
     """Submit planned attempts of one connection in one request; return those that were ours to submit."""
-    taken = [taken for attempt in attempts if (taken := _take(attempt, now=now)) is not None]
+    ready = [attempt for attempt in attempts if copies.are_there(attempt, now=now)]
+    taken = [taken for attempt in ready if (taken := _take(attempt, now=now)) is not None]
     for_site = [each for each in taken if each.job is not None]
     if for_site:
         answers = _ask(for_site)
@@ -72,9 +74,11 @@ def planned(connection_id: int, *, now: datetime, limit: int = AT_ONCE) -> list[
 
 
 def _planned() -> QuerySet[Attempt]:
-    return Attempt.objects.select_related(
-        "task__user", "task__envelope", "task__group", "system", "connection"
-    ).filter(state=AttemptState.PLANNED, cancel_requested_at=None)
+    return (
+        Attempt.objects.select_related("task__user", "task__envelope", "task__group", "system", "connection")
+        .filter(state=AttemptState.PLANNED, cancel_requested_at=None)
+        .exclude(task__state=TaskState.STAGING)
+    )
 
 
 @about_attempt
@@ -194,6 +198,7 @@ def _job(attempt: Attempt) -> tuple[JobRequest, Kit | None]:
         remote_user=connection.remote_user,
         home=(connection.facts or {}).get("home", ""),
         milestone_url=_milestone_url(connection.kind),
+        inputs=tuple(attempt.inputs),
     )
     return job_request(task.spec, profile, facts, task.name), kit(profile, facts)
 

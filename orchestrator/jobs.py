@@ -28,6 +28,8 @@ class JobFacts:
     home: str
     milestone_url: str = ""
     """Where the job may report milestones; empty: it is not told."""
+    inputs: tuple[Mapping[str, Any], ...] = ()
+    """Where each input is at the site (`at`), and its path below the working directory (`path`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,15 +47,21 @@ def image_of(spec: Mapping[str, Any], envelope: Mapping[str, Any]) -> str | None
     return named
 
 
-def folder(profile: ProfileDocument, facts: JobFacts) -> Folder:
-    """Return the attempt's own folder: the profile's pattern, then task and attempt."""
-    home = facts.home or (profile.home or "/home/{user}").replace("{user}", facts.remote_user)
+def base_folder(profile: ProfileDocument, *, home: str, remote_user: str, account: str) -> str:
+    """Return the folder at the site that holds all of a user's attempts and inputs: the profile's pattern."""
+    at = home or (profile.home or "/home/{user}").replace("{user}", remote_user)
     base = (
-        profile.workdir.replace("{home}", home.rstrip("/"))
-        .replace("{user}", facts.remote_user)
-        .replace("{account}", facts.account)
+        profile.workdir.replace("{home}", at.rstrip("/"))
+        .replace("{user}", remote_user)
+        .replace("{account}", account)
     )
-    path = f"{base.rstrip('/')}/{facts.task}/{facts.attempt_number}"
+    return base.rstrip("/")
+
+
+def folder(profile: ProfileDocument, facts: JobFacts) -> Folder:
+    """Return the attempt's own folder: below the user's, task and attempt."""
+    base = base_folder(profile, home=facts.home, remote_user=facts.remote_user, account=facts.account)
+    path = f"{base}/{facts.task}/{facts.attempt_number}"
     return Folder(path, f"{path}/stdout.log", f"{path}/stderr.log")
 
 
@@ -89,6 +97,7 @@ def job_request(spec: Mapping[str, Any], profile: ProfileDocument, facts: JobFac
         workdir=workdir,
         stdout_path=where.stdout,
         stderr_path=where.stderr,
+        links=tuple((each["at"], f"{workdir.rstrip('/')}/{each['path']}") for each in facts.inputs),
         modules=tuple(environment["modules"]),
         conda=environment["conda"],
         container_runtime=facts.container_runtime,

@@ -261,6 +261,8 @@ class Attempt(models.Model):
     exit_signal = models.IntegerField(null=True)
     restarts = models.PositiveSmallIntegerField(default=0)
     node_names = models.JSONField(default=list)
+    inputs = models.JSONField(default=list)
+    """Where each input is at the site, and where the job expects it (orchestrator.staging.Link)."""
     cancel_requested_at = models.DateTimeField(null=True)
     cancel_sent_at = models.DateTimeField(null=True)
     cancel_reason = models.CharField(max_length=40, blank=True)

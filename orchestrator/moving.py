@@ -18,7 +18,9 @@ from federation.movers import open_mover
 from orchestrator.continuation import transfer_actions
 from orchestrator.lifecycle import TRANSFER_MOVES, TransferState, terminal_states
 from orchestrator.models import Transfer
-from orchestrator.services.transfers import apply_look, finish, move_of, note_started
+from orchestrator.services.staging import tell_task
+from orchestrator.services.transfer_ends import apply_look, finish, lock_task, note_started
+from orchestrator.services.transfers import move_of
 from orchestrator.transfer_rules import MoveFacts, Verdict, judge, next_look_s, pause_s, without_trace
 from providers.errors import FacetError, InvalidInput, NotAuthorized, NotFound
 from providers.movers.types import Fault, Mover, MoveState, Progress
@@ -126,6 +128,7 @@ def _fault_of(error: FacetError) -> Fault:
 @transaction.atomic
 def _ask_a_person(transfer: Transfer, error: FacetError, sign_in: str, *, now: datetime) -> None:
     """Keep the transfer waiting, with a link; the event comes once for each thing that is missing."""
+    lock_task(transfer)
     asked = {"url": sign_in, "required": error.facts.get("required")}
     is_new = transfer.detail.get("sign_in") != asked
     detail = {**transfer.detail, "sign_in": asked}
@@ -148,10 +151,12 @@ def _ask_a_person(transfer: Transfer, error: FacetError, sign_in: str, *, now: d
         next_actions=actions,
     )
     record([event], now=now)
+    tell_task(transfer, f"its inputs wait for you: {error.message}", now=now)
 
 
 def _end(transfer: Transfer, target: TransferState, reason: str, fault: Fault, *, now: datetime) -> None:
     with transaction.atomic():
+        lock_task(transfer)
         finish(transfer, target, now=now, reason=reason, fault=fault.value)
 
 

@@ -10,6 +10,8 @@ from pydantic_core import PydanticCustomError
 from federation.event_types import EVENT_TYPES
 from orchestrator.budget_input import BudgetInput, Project
 from orchestrator.lifecycle import Cause
+from providers.errors import InvalidInput
+from providers.movers.places import read_place
 from providers.reading import nearest
 from providers.types import Frozen
 
@@ -96,6 +98,24 @@ class FileInput(Frozen):
     bytes: int | None = Field(None, ge=0)
     sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")] | None = None
 
+    @field_validator("uri")
+    @classmethod
+    def _is_a_place(cls, value: str) -> str:
+        try:
+            return read_place(value).uri
+        except InvalidInput as error:
+            raise ValueError(error.problems[0][2]) from None
+
+    @field_validator("path")
+    @classmethod
+    def _stays_below(cls, value: str | None) -> str | None:
+        if value is None:
+            return None
+        parts = value.rstrip("/").split("/")
+        if value.startswith("/") or {"", ".", ".."} & {*parts} or any(ord(char) < 32 for char in value):
+            raise ValueError("must be a path below the working directory, without `..`")
+        return value.rstrip("/")
+
 
 class TaskInput(Frozen):
     """A described piece of work."""
@@ -172,6 +192,7 @@ class TaskInput(Frozen):
                 "not_exactly_one",
                 "give either `command` or `script`, not both" if both else "give `command` or `script`",
             )
+        _each_its_own_path(self.inputs)
         if self.envelope is not None and self.envelope_id is not None:
             raise PydanticCustomError("not_exactly_one", "give either `envelope` or `envelope_id`, not both")
         return self
@@ -183,6 +204,17 @@ class TaskInput(Frozen):
         if isinstance(self.command, str):
             return self.command.split()[0].rsplit("/", 1)[-1][:120]
         return self.command[0].rsplit("/", 1)[-1][:120] if self.command else "script"
+
+
+def _each_its_own_path(inputs: tuple[FileInput, ...]) -> None:
+    paths = [each.path or read_place(each.uri).name for each in inputs]
+    twice = sorted({path for path in paths if paths.count(path) > 1})
+    if twice:
+        raise PydanticCustomError(
+            "same_path",
+            "two inputs would be {path} in the job's folder; give each a `path`",
+            {"path": twice[0]},
+        )
 
 
 def stored(task: TaskInput) -> Mapping[str, Any]:

@@ -396,6 +396,8 @@ class JobRequest(Frozen):
     container_runtime: str | None = None
     container_image: str | None = None
     variables: Mapping[str, str] = Field(default_factory=dict)
+    links: tuple[tuple[str, str], ...] = ()
+    """Inputs that are at the site, and the absolute path at which the work expects each."""
     setup: tuple[str, ...] = ()
     """Lines run before the work, verbatim (the user's and the site's)."""
     signal: str | None = None

@@ -16,7 +16,7 @@ from orchestrator.leavings import Leavings
 from orchestrator.lifecycle import ATTEMPT_MOVES, TASK_MOVES, AttemptState, Cause, TaskState, is_terminal
 from orchestrator.models import Attempt, Task
 from orchestrator.observation import Fold
-from orchestrator.services import spending
+from orchestrator.services import outputs, spending
 from orchestrator.services.manifests import keep_manifest
 from orchestrator.services.moves import attempt_event, move_attempt, move_task, task_event
 from orchestrator.services.replacement import next_comparison
@@ -239,6 +239,8 @@ def _act(
     ]
     move_task(task, target, now=now, cause=cause, reason=decision.reason)
     manifest = keep_manifest(task, attempt, left.files, now=now, tails=left.tails)
+    if target is TaskState.SUCCEEDED:
+        outputs.register(task, attempt, manifest, left.files, now=now)
     event = task_event(
         task,
         f"task.{target}",
@@ -257,6 +259,12 @@ def _act(
     )
     record([event], now=now)
     tell_group(task)
+
+
+def fail_task(attempt: Attempt, reason: str, cause: Cause, *, now: datetime) -> None:
+    """Fail the task of an attempt whose end no other attempt would better."""
+    task = Task.objects.select_for_update(no_key=True, of=("self",)).get(pk=attempt.task_id)
+    _act(task, attempt, Adaptation(Act.FAIL, reason), cause, now=now, left=NOTHING_LEFT)
 
 
 def tell_group(task: Task) -> None:

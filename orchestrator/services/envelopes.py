@@ -17,6 +17,7 @@ from orchestrator.envelope.types import Envelope as EnvelopeValue
 from orchestrator.envelope.types import EnvelopeInput
 from orchestrator.envelope.validate import read_envelope_input
 from orchestrator.models import Envelope
+from orchestrator.staging import checked, merged
 from orchestrator.task_input import TaskInput
 from providers.errors import InvalidInput, NotAuthorized, NotFound
 
@@ -83,11 +84,11 @@ def understand(
     else:
         given = read_envelope_input(task.envelope or {}, pointer=f"{pointer}/envelope")
     draft = _draft(task, pointer)
-    if draft is None:
-        envelope = merge_script(given, _silent())[0]
-        return Understood(within(envelope, systems, pointer=f"{pointer}/envelope"))
-    envelope, conflicts = merge_script(given, draft)
-    return Understood(within(envelope, systems, pointer=f"{pointer}/envelope"), draft, conflicts)
+    envelope, conflicts = merge_script(given, draft or _silent())
+    checked(envelope.data, pointer=f"{pointer}/envelope/data")
+    data = merged(envelope.data, task.inputs, task.outputs)
+    bound = within(envelope, systems, pointer=f"{pointer}/envelope").model_copy(update={"data": data})
+    return Understood(bound, draft, conflicts if draft else ())
 
 
 def _silent() -> Draft:

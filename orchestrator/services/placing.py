@@ -19,6 +19,7 @@ from federation.selectors import records_for
 from federation.types import ResourceRecord
 from orchestrator.budgets import Ask, Refusal, ask_words
 from orchestrator.continuation import next_actions
+from orchestrator.data_reach import with_data, with_rates
 from orchestrator.envelope.types import Envelope as EnvelopeValue
 from orchestrator.envelope.types import Range
 from orchestrator.experience import placement_model
@@ -106,11 +107,12 @@ def placement_for(
     if image is None and envelope.container is not None:
         image = envelope.container.image
     environment = fetched(image)
+    found = with_data(user, envelope.data, records_for(user, now=now))
     records = tuple(
-        replace(record, blocked=_FAILED_HERE) if record.key in avoid else record
-        for record in records_for(user, now=now)
+        replace(record, blocked=_FAILED_HERE) if record.key in avoid else record for record in found
     )
-    model = placement_model(user, kind=kind, environment=environment, now=now)
+    learned = placement_model(user, kind=kind, environment=environment, now=now)
+    model = with_rates(user, envelope.data, learned)
     cache = in_flight(records)
 
     def ask(wanted: EnvelopeValue) -> DecisionValue:
@@ -230,6 +232,8 @@ def place_task(
     Runs inside the caller's transaction; the caller records the events and hands the attempt out on commit.
     `notes` join the decision's warnings: what was done for it before.
     """
+    if TaskState(task.state) is TaskState.STAGING:  # what was being brought was for another placement
+        move_task(task, TaskState.PLACING, now=now)
     handle = new_handle("att", now)
     found = _decide_and_enter(task, handle, now=now)
     value, purse = found.value, found.purse

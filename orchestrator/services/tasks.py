@@ -19,7 +19,7 @@ from orchestrator.envelope.validate import read_envelope
 from orchestrator.lifecycle import TASK_MOVES, AttemptState, Cause, TaskState, is_terminal
 from orchestrator.models import Envelope, Group, Task
 from orchestrator.placement.types import Decision as DecisionValue
-from orchestrator.services import approvals, budgets
+from orchestrator.services import approvals, budgets, staging
 from orchestrator.services.cancelling import ask_to_cancel, end_unsent, open_attempts
 from orchestrator.services.deadlines import end_late
 from orchestrator.services.envelopes import Understood, keep_envelope, understand, within
@@ -28,6 +28,7 @@ from orchestrator.services.placing import LOOK_AGAIN_AFTER, Placed, could_place,
 from orchestrator.services.replacement import reconsider
 from orchestrator.services.spending import purse_of
 from orchestrator.services.subscriptions import known_subscriptions
+from orchestrator.services.transfer_ends import end_stage_in
 from orchestrator.task_input import TaskInput, stored
 from orchestrator.tracing import about, request_id
 from providers.errors import Conflict, InvalidInput, NotFound
@@ -113,7 +114,7 @@ def _create(
     task = new_task(who, wanted, understood, now=now, group=_group_of(who.user, wanted))
     placed = place_task(task, purpose="submit", now=now, actor=who.actor, notes=notes)
     record(placed.happenings, now=now)
-    _hand_out(placed)
+    _hand_out(task, placed, now=now)
     return Submitted(task, placed, understood)
 
 
@@ -179,8 +180,8 @@ def _group_of(user: AbstractBaseUser, wanted: TaskInput) -> Group | None:
     return group
 
 
-def _hand_out(placed: Placed) -> None:
-    if placed.attempt is not None:
+def _hand_out(task: Task, placed: Placed, *, now: datetime) -> None:
+    if placed.attempt is not None and not staging.begin(task, placed.attempt, now=now):
         attempt_id = placed.attempt.pk
         transaction.on_commit(lambda: ring("dispatch", attempt_id))
 
@@ -288,6 +289,7 @@ def cancel_task(user: AbstractBaseUser, handle: object, *, actor: str, now: date
     task.cancel_requested_at = now
     approvals.withdraw(task, now=now)
     waiting = [attempt for attempt in open_attempts(task) if not end_unsent(attempt, now=now)]
+    end_stage_in(task, now=now)
     for attempt in waiting:
         ask_to_cancel(attempt, "user", now=now)
     if not waiting:
@@ -338,7 +340,9 @@ def replan(
         f", without {', '.join(exclude_systems)}" if exclude_systems else ""
     )
     record([task_event(task, "task.replanned", summary, actor=actor)], now=now)
-    if not _supersede(task, now=now):
+    waits = _supersede(task, now=now)
+    end_stage_in(task, now=now)
+    if not waits:
         _place_again(task, purpose="replan", now=now, actor=actor)
     return task
 
@@ -374,7 +378,7 @@ def _supersede(task: Task, *, now: datetime) -> bool:
 def _place_again(task: Task, *, purpose: str, now: datetime, actor: str = "facet") -> Placed:
     placed = place_task(task, purpose=purpose, now=now, actor=actor)
     record(placed.happenings, now=now)
-    _hand_out(placed)
+    _hand_out(task, placed, now=now)
     return placed
 
 

@@ -1,4 +1,4 @@
-"""The verbs on transfers: ask for one, cancel one, and write what a look at one brought."""
+"""Asking for transfers: a move that somebody wants, or the data of a task."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,17 +14,13 @@ from federation.ledger import record
 from federation.movers import open_mover
 from orchestrator.continuation import transfer_actions
 from orchestrator.doorbell import ring
-from orchestrator.lifecycle import TRANSFER_MOVES, TransferState, is_terminal
+from orchestrator.lifecycle import TransferState
 from orchestrator.models import Attempt, Task, Transfer, TransferPurpose
 from orchestrator.move_input import Item, MoveInput, deadline_of, item_of, mover_word, read_item
-from orchestrator.services.moves import move_transfer, transfer_event
-from orchestrator.transfer_rules import Verdict
-from providers.errors import Conflict, NotFound
-from providers.movers.types import Finding, Move, MoveItem, Progress
+from orchestrator.services.moves import transfer_event
+from providers.errors import NotFound
+from providers.movers.types import Finding, Move, MoveItem
 from providers.reading import read
-
-_SEEN_KEPT = 200
-"""Files of which size and checksum are kept with the transfer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,41 +138,6 @@ def find_transfer(user: AbstractBaseUser, handle: object, *, lock: bool = False)
     return transfer
 
 
-@transaction.atomic
-def cancel_transfer(user: AbstractBaseUser, handle: object, *, actor: str, now: datetime) -> Transfer:
-    """Cancel a transfer: at once where its storage knows nothing of it, else when that confirms it.
-
-    Raises:
-        NotFound: no such transfer for this user.
-        Conflict: it brings the inputs of a task; the task is what to cancel.
-    """
-    transfer = find_transfer(user, handle, lock=True)
-    if is_terminal(TRANSFER_MOVES, TransferState(transfer.state)) or transfer.cancel_requested_at:
-        return transfer
-    if transfer.purpose == TransferPurpose.STAGE_IN and transfer.task is not None:
-        raise Conflict(
-            f"{transfer.handle} brings the inputs of {transfer.task.handle}, which cannot run without them.",
-            remediation="Cancel the task.",
-            task=transfer.task.handle,
-        )
-    end_transfer(transfer, actor=actor, now=now)
-    return transfer
-
-
-def end_transfer(transfer: Transfer, *, actor: str, now: datetime) -> None:
-    """Have a transfer end, inside the caller's transaction: now where nobody was asked for it yet."""
-    if not transfer.submission_id or transfer.fault == "consent":  # refused: nothing was made of it
-        move_transfer(
-            transfer, TransferState.CANCELLED, now=now, reason="Cancelled as asked.", cancel_requested_at=now
-        )
-        record([transfer_event(transfer, "transfer.cancelled", _summary(transfer), actor=actor)], now=now)
-        return
-    Transfer.objects.filter(pk=transfer.pk).update(cancel_requested_at=now, due_at=now)
-    transfer.cancel_requested_at = transfer.due_at = now
-    user_id = transfer.user_id
-    transaction.on_commit(lambda: ring("watch_transfers", user_id))
-
-
 def move_of(transfer: Transfer) -> Move:
     """Return what its mover is asked for."""
     items = tuple(read_item(item) for item in transfer.items)
@@ -229,87 +190,3 @@ def _above(uris: Sequence[str]) -> str:
         return uris[0]
     scheme, _, _ = uris[0].partition("://")
     return f"{scheme}://{commonpath([uri.partition('://')[2] for uri in uris]).rstrip('/')}/"
-
-
-@transaction.atomic
-def note_started(transfer: Transfer, remote_id: str, *, now: datetime) -> None:
-    """Record that the storage took the move."""
-    move_transfer(
-        transfer,
-        TransferState.ACTIVE,
-        now=now,
-        remote_id=remote_id,
-        started_at=now,
-        observed_at=now,
-        reason="",
-        fault="",
-        fault_since=None,
-        tries=0,
-        due_at=now,
-    )
-    event = transfer_event(
-        transfer,
-        "transfer.started",
-        f"{mover_word(transfer.mover)} took the move to {transfer.destination}",
-        data={"remote_id": remote_id},
-    )
-    record([event], now=now)
-
-
-@transaction.atomic
-def apply_look(
-    transfer: Transfer, verdict: Verdict, seen: Progress | None, *, now: datetime, due_at: datetime
-) -> None:
-    """Write what one look brought, and end the transfer where it has ended."""
-    columns: dict[str, Any] = {
-        "reason": verdict.reason,
-        "fault": verdict.fault,
-        "fault_since": verdict.fault_since,
-        "due_at": due_at,
-    }
-    if seen is None:
-        columns["tries"] = transfer.tries + 1
-    else:
-        columns |= {
-            "tries": 0,
-            "observed_at": now,
-            "faults": seen.faults,
-            "files": seen.files,
-            "files_moved": seen.files_moved,
-            "files_skipped": seen.files_skipped,
-            "bytes_moved": seen.bytes_moved,
-            "detail": {"seen": [each.model_dump(mode="json") for each in seen.seen[:_SEEN_KEPT]]},
-        }
-    if verdict.target is None:
-        Transfer.objects.filter(pk=transfer.pk, state=transfer.state).update(**columns)
-        return
-    finish(transfer, verdict.target, now=now, **columns)
-
-
-def finish(transfer: Transfer, target: TransferState, *, now: datetime, **columns: Any) -> None:
-    """End a transfer with its event, inside the caller's transaction."""
-    if target is TransferState.CANCELLED and not columns.get("reason"):
-        columns["reason"] = "Cancelled as asked."
-    move_transfer(transfer, target, now=now, **columns)
-    event = transfer_event(
-        transfer,
-        f"transfer.{target}",
-        _summary(transfer),
-        data={
-            "fault": transfer.fault or None,
-            "reason": transfer.reason or None,
-            "bytes_moved": transfer.bytes_moved,
-            "files_moved": transfer.files_moved,
-            "files_skipped": transfer.files_skipped,
-        },
-        next_actions=transfer_actions(transfer.handle, target),
-    )
-    record([event], now=now)
-
-
-def _summary(transfer: Transfer) -> str:
-    what = f"{transfer.source} → {transfer.destination}"
-    if transfer.state == TransferState.SUCCEEDED:
-        there = f", {transfer.files_skipped} were there already" if transfer.files_skipped else ""
-        return f"moved {transfer.files_moved} files, {transfer.bytes_moved} bytes{there}: {what}"
-    return f"the move is {transfer.state}: {transfer.reason} ({what})"

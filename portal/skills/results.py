@@ -6,7 +6,7 @@ from typing import Any
 from pydantic import Field, RootModel
 
 from orchestrator import selectors
-from orchestrator.services import groups, tasks, transfers
+from orchestrator.services import groups, tasks, transfer_ends
 from orchestrator.shown import AttemptShown, GroupShown, TaskShown, TransferShown
 from orchestrator.transfer_selectors import show_transfer
 from portal.skills.bounds import fitting, size
@@ -155,7 +155,7 @@ def _cancel(given: CancelInput, call: Call) -> Answer:
     kind, handle = _exactly_one(task=given.task, group=given.group, transfer=given.transfer)
     user, actor = call.caller.user, call.caller.actor
     if kind == "transfer":
-        transfer = transfers.cancel_transfer(user, handle, actor=actor, now=call.now)
+        transfer = transfer_ends.cancel_transfer(user, handle, actor=actor, now=call.now)
         return Answer(AnyState(show_transfer(transfer)))
     if kind == "group":
         group = groups.cancel_group(user, handle, actor=actor, now=call.now)

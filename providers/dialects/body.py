@@ -142,7 +142,23 @@ def _environment(job: JobRequest) -> list[str]:
         if _VARIABLE.fullmatch(name) is None:
             raise InvalidInput(f"not a name of a variable: {name[:200]!r}", field="variables")
         lines.append(f"export {name}={quote(value)}")
+    lines += [line for at, path in job.links for line in _link(at, path)]
     lines += [_unix_lines(line) for line in job.setup]
+    return lines
+
+
+def _link(at: str, path: str) -> list[str]:
+    """Return what puts an input where the work expects it; an input that is gone stops the job."""
+    source, target = absolute(at, field="inputs"), absolute(path, field="inputs")
+    lines = [
+        f"[ -e {quote(source)} ] || facet_fail {ENVIRONMENT_EXIT} {quote(f'the input {at} is not there')}"
+    ]
+    if source != target:
+        why = quote(f"the input {path} could not be put in its place")
+        lines.append(
+            f"{{ mkdir -p -- {quote(target.rpartition('/')[0] or '/')} && "
+            f"ln -sfn -- {quote(source)} {quote(target)}; }} || facet_fail {ENVIRONMENT_EXIT} {why}"
+        )
     return lines
 
 

@@ -15,7 +15,7 @@ from federation.models import Connection, Event, System
 from orchestrator import moving
 from orchestrator.lifecycle import TransferState
 from orchestrator.models import Transfer
-from orchestrator.services import transfers
+from orchestrator.services import transfer_ends, transfers
 from orchestrator.services.moves import move_transfer
 from orchestrator.transfer_rules import GIVE_UP_AFTER
 from orchestrator.transfer_selectors import show_transfer, waiting_for_sign_in
@@ -205,7 +205,7 @@ def test_a_move_that_waits_for_a_consent_can_be_cancelled_and_has_a_deadline(
     move(alice, f"globus://{A}/x.bin", f"globus://{B}/x.bin")
     waiting = watch(alice, lambda row: row.fault == "consent")
 
-    transfers.cancel_transfer(alice, waiting.handle, actor="user:alice", now=timezone.now())
+    transfer_ends.cancel_transfer(alice, waiting.handle, actor="user:alice", now=timezone.now())
     assert Transfer.objects.get().state == "cancelled"
 
     move(alice, f"globus://{A}/x.bin", f"globus://{B}/x.bin")
@@ -279,12 +279,12 @@ def test_an_active_move_is_cancelled_when_its_service_confirms(
     move(alice, f"globus://{A}/gone", f"globus://{B}/gone")
     active = watch(alice, lambda row: row.state == "active")
 
-    asked = transfers.cancel_transfer(alice, active.handle, actor="user:alice", now=timezone.now())
+    asked = transfer_ends.cancel_transfer(alice, active.handle, actor="user:alice", now=timezone.now())
     assert (asked.state, asked.cancel_requested_at is not None) == ("active", True)
     done = watch(alice)
 
     assert (done.state, done.reason) == ("cancelled", "canceled by user")
-    again = transfers.cancel_transfer(alice, done.handle, actor="user:alice", now=timezone.now())
+    again = transfer_ends.cancel_transfer(alice, done.handle, actor="user:alice", now=timezone.now())
     assert again.state == "cancelled"
 
 
@@ -325,7 +325,7 @@ def test_another_users_transfer_is_not_there(alice: User, home: Path) -> None:
     bob = User.objects.create_user("bob")
 
     with pytest.raises(NotFound):
-        transfers.cancel_transfer(bob, asked.handle, actor="user:bob", now=timezone.now())
+        transfer_ends.cancel_transfer(bob, asked.handle, actor="user:bob", now=timezone.now())
     assert not waiting_for_sign_in(bob).exists()
 
 

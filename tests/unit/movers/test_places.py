@@ -4,7 +4,10 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from orchestrator.envelope.types import DataRef
 from orchestrator.move_input import MoveInput, deadline_of, item_of
+from orchestrator.staging import Plan, Storage, Wanted, plan_inputs, storages
+from orchestrator.task_input import TaskInput
 from orchestrator.transfer_rules import (
     GIVE_UP_AFTER,
     GRACE,
@@ -17,6 +20,7 @@ from orchestrator.transfer_rules import (
 from providers.errors import InvalidInput
 from providers.movers.places import read_place
 from providers.movers.types import Fault, MoveState, Progress
+from providers.reading import read
 
 C = "c0000000-0000-4000-8000-00000000000a"
 NOW = datetime(2026, 11, 30, 12, tzinfo=UTC)
@@ -129,3 +133,60 @@ def test_looks_grow_rarer() -> None:
 
     assert looks == [1.0, 2.0, 11.0, 30.0]
     assert [pause_s(n) for n in (1, 3, 20)] == [2.0, 8.0, 300.0]
+
+
+@pytest.mark.parametrize(
+    ("inputs", "where", "code"),
+    [
+        ([{"uri": "ftp://x/y"}], "/inputs/0/uri", "not_valid"),
+        ([{"uri": "file:///a/x"}, {"uri": "file:///b/x"}], "", "same_path"),
+        ([{"uri": "file:///a/x", "path": "../x"}], "/inputs/0/path", "not_valid"),
+        ([{"uri": "file:///a/x", "path": "/x"}], "/inputs/0/path", "not_valid"),
+    ],
+)
+def test_a_tasks_bad_inputs_are_named(inputs: list[dict[str, str]], where: str, code: str) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        read(TaskInput, {"command": "true", "inputs": inputs}, what="task")
+
+    assert caught.value.problems[0][:2] == (where, code)
+
+
+def _storage(uri: str, path: str) -> tuple[Storage, ...]:
+    return storages([(uri, path)], user="alice", remote_user="al1ce")
+
+
+def test_a_storage_stands_for_a_folder_in_both_directions() -> None:
+    (home,) = _storage(f"globus://{C}/home/{{user}}/", "/u/{user}")
+
+    assert home.place_of("/u/al1ce/a/b") == read_place(f"globus://{C}/home/al1ce/a/b")
+    assert home.path_of(read_place(f"globus://{C}/home/al1ce/a/b")) == "/u/al1ce/a/b"
+    assert home.place_of("/u/al1ce2/a") is None
+    assert home.path_of(read_place(f"globus://{C}/home/bob/a")) is None
+    (root,) = _storage(f"globus://{C}/", "/")
+    assert root.path_of(read_place(f"globus://{C}/a")) == "/a"
+
+
+def _plan(uri: str, places: tuple[Storage, ...], **held: str) -> Plan:
+    ref = DataRef(uri=uri, bytes=3, sha256="a" * 64)
+    copies = {("a" * 64, 3): held["copy"]} if held else {}
+    return plan_inputs([Wanted(ref, "in/x")], places, base="/u/al1ce/facet", held=copies)
+
+
+def test_an_input_is_moved_only_where_it_is_not_there_already() -> None:
+    files = _storage("file:///export/{user}/", "/u/{user}")
+
+    inside = _plan("file:///export/al1ce/x", files)
+    assert (inside.links[0].at, inside.to_move) == ("/u/al1ce/x", ())
+    outside = _plan("file:///data/x", files)
+    assert outside.to_move[0].destination.uri.startswith("file:///export/al1ce/facet/inputs/")
+    assert outside.links[0].at.startswith("/u/al1ce/facet/inputs/")
+    assert outside.links[0].at.endswith("/x")
+    held = _plan("file:///data/x", files, copy="/u/al1ce/kept")
+    assert (held.to_move, held.links[0].at, held.links[0].is_copy) == ((), "/u/al1ce/kept", True)
+    assert _plan("file:///own/x", ()).links[0].at == "/own/x", "no storage named: the site's own path"
+
+
+def test_an_input_no_mover_brings_is_said_to_stay_away() -> None:
+    plan = _plan(f"globus://{C}/x", _storage("file:///export/", "/u"))
+
+    assert plan.cannot == (f"its profile names no storage for globus:// data: globus://{C}/x",)

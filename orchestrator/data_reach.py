@@ -1,0 +1,108 @@
+"""What a user's systems hold and can be brought, for placement and staging."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from typing import TypeAlias
+
+from django.contrib.auth.models import AbstractBaseUser
+
+from federation.models import Connection, System
+from federation.selectors import profile_of
+from federation.types import ResourceRecord
+from orchestrator.envelope.types import Data
+from orchestrator.models import Replica, Transfer, TransferPurpose
+from orchestrator.placement.model import DEFAULT_RATE_MIB_S, PlacementModel
+from orchestrator.staging import Storage, held_by, path_here, storages
+from orchestrator.transfer_selectors import rate_of
+from providers.movers.places import FILE, read_place
+
+Held: TypeAlias = Mapping[tuple[str, int], str]
+"""Path at a system by (checksum, size)."""
+_RATES = 200
+"""Newest finished transfers that rates are learned from."""
+
+
+def storages_of(connection: Connection) -> tuple[Storage, ...]:
+    """Return the storages of a connection's system, for its user."""
+    profile_id = connection.system.profile_id
+    if profile_id is None:
+        return ()
+    stated = tuple((each.uri, each.path) for each in profile_of(profile_id).storage)
+    return storages(stated, user=connection.user.get_username(), remote_user=connection.remote_user)
+
+
+def held_at(user_id: int, system_id: int) -> Held:
+    """Return the copies that were brought to a system for a user."""
+    rows = Replica.objects.filter(user_id=user_id, system_id=system_id).order_by("seen_at")
+    return {(sha256, size): path for sha256, size, path in rows.values_list("sha256", "bytes", "path")}
+
+
+def with_data(
+    user: AbstractBaseUser, data: Data, records: Sequence[ResourceRecord]
+) -> tuple[ResourceRecord, ...]:
+    """Return the records with the inputs each system holds, and barred where one cannot be brought."""
+    if not data.inputs:
+        return tuple(records)
+    rows = Connection.objects.select_related("system", "user").filter(user_id=user.pk)
+    known = {row.system.slug: _reach(row, data) for row in rows}
+    return tuple(
+        replace(
+            record,
+            held_uris=known[record.system][0],
+            blocked=record.blocked or known[record.system][1] or None,
+        )
+        if record.system in known
+        else record
+        for record in records
+    )
+
+
+def _reach(connection: Connection, data: Data) -> tuple[frozenset[str], str]:
+    """Return the inputs that a system holds, and why one of them cannot come ("" = all can)."""
+    places = storages_of(connection)
+    held = set(held_by(data.inputs, held_at(connection.user_id, connection.system_id)))
+    why = ""
+    for ref in data.inputs:
+        place = read_place(ref.uri)
+        if path_here(place, places) is not None:
+            held.add(ref.uri)
+        elif ref.uri not in held and not any(each.place.scheme == place.scheme for each in places):
+            why = f"its profile names no storage for {place.scheme}:// data, so {ref.uri} cannot be brought"
+    return frozenset(held), why
+
+
+def with_rates(user: AbstractBaseUser, data: Data, model: PlacementModel) -> PlacementModel:
+    """Return the model with the rates that this user's finished transfers had; the same without inputs."""
+    if not data.inputs:
+        return model
+    rates = pair_rates(user)
+    for slug in _with_files():
+        rates.setdefault(("", slug), (DEFAULT_RATE_MIB_S,))
+    version = f"{model.version}+rates:{sum(map(len, rates.values()))}"
+    return replace(model, version=version, pair_rates=rates)
+
+
+def _with_files() -> list[str]:
+    """Return the systems to which the local mover brings `file://` inputs."""
+    rows = System.objects.filter(profile__isnull=False).values_list("slug", "profile_id")
+    return [slug for slug, profile_id in rows if profile_id is not None and _takes_files(profile_id)]
+
+
+@lru_cache(maxsize=64)
+def _takes_files(profile_id: int) -> bool:
+    return any(each.uri.startswith(f"{FILE}:") for each in profile_of(profile_id).storage)
+
+
+def pair_rates(user: AbstractBaseUser) -> dict[tuple[str, str], tuple[float, ...]]:
+    """Return MiB/s by (source collection, system) of this user's newest stage-ins, oldest first."""
+    rows = Transfer.objects.filter(
+        user_id=user.pk, purpose=TransferPurpose.STAGE_IN.value, state="succeeded", attempt__isnull=False
+    ).select_related("attempt__system")
+    found: dict[tuple[str, str], tuple[float, ...]] = {}
+    for row in reversed(rows.order_by("-id")[:_RATES]):
+        rate = rate_of(row)
+        if rate is not None and row.attempt is not None:
+            key = (read_place(row.source).collection, row.attempt.system.slug)
+            found[key] = (*found.get(key, ()), rate)
+    return found
