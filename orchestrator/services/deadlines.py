@@ -15,6 +15,7 @@ from orchestrator.services import approvals
 from orchestrator.services.budgets import bound_tasks, budget_event
 from orchestrator.services.cancelling import ask_to_cancel, end_unsent, open_attempts
 from orchestrator.services.moves import move_task, task_event
+from orchestrator.services.transfer_ends import end_stage_in
 
 _ENDED = [state.value for state in terminal_states(TASK_MOVES)]
 _AT_ONCE = 500
@@ -93,6 +94,7 @@ def end_late(task_id: int, why: str, *, with_running: bool, now: datetime) -> bo
     task.cancel_requested_at = now
     approvals.withdraw(task, now=now)
     waiting = [attempt for attempt in attempts if not end_unsent(attempt, now=now)]
+    end_stage_in(task, now=now)
     for attempt in waiting:
         ask_to_cancel(attempt, "deadline", now=now)
     if not waiting:

@@ -10,7 +10,7 @@ from typing import Any
 
 from django.db import transaction
 
-from federation import charges, circuits
+from federation import circuits
 from federation.ledger import record
 from federation.models import Connection
 from federation.selectors import profile_of
@@ -22,7 +22,7 @@ from orchestrator.jobs import base_folder
 from orchestrator.lifecycle import AttemptState, Cause, TaskState, TransferState
 from orchestrator.models import Attempt, Replica, Task, Transfer, TransferPurpose
 from orchestrator.move_input import DEADLINE, Item, read_item
-from orchestrator.services import outputs
+from orchestrator.services import outputs, spending
 from orchestrator.services.attempts import conclude, fail_task
 from orchestrator.services.moves import attempt_event, move_attempt, move_task
 from orchestrator.services.transfers import Wanted, new_transfer
@@ -138,7 +138,7 @@ def _fail(attempt: Attempt, reason: str, *, is_everywhere: bool, now: datetime) 
         attempt, "attempt.moved", f"attempt {attempt.number}: {reason}", data={"cause": cause}
     )
     record([event], now=now)
-    charges.release(attempt=attempt.handle, now=now)
+    spending.settle(attempt, now=now)
     circuits.note_nothing(attempt.system, attempt.handle, now=now)
     if is_everywhere:
         fail_task(attempt, reason, cause, now=now)
