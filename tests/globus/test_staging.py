@@ -3,6 +3,7 @@
 import hashlib
 import time
 from collections.abc import Callable
+from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -241,7 +242,7 @@ def test_the_estimate_counts_bytes_over_rates_and_nothing_for_what_is_held(
     Transfer.objects.update(bytes_moved=10 << 20)
     moved = Transfer.objects.get()
     assert moved.started_at is not None
-    Transfer.objects.update(finished_at=moved.started_at + timezone.timedelta(seconds=1))
+    Transfer.objects.update(finished_at=moved.started_at + timedelta(seconds=1))
 
     assert data_reach.pair_rates(alice) == {("", "delta"): (10.0,)}
     assert transfer_s(big) == 5000
