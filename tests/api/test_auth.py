@@ -81,6 +81,11 @@ SKILL_SCOPES = {
     "replan": {"submit", "manage"},
     "cancel": {"submit", "manage"},
     "wait_for_events": {"read"},
+    "relax_envelope": {"read"},
+    "move_data": {"submit"},
+    "set_budget": {"manage"},
+    "close_budget": {"manage"},
+    "decide_approval": {"submit", "manage"},
 }
 
 
