@@ -1,4 +1,4 @@
-"""Two middlewares that must not put a thread between a request and an async view: static files and CSP."""
+"""Two middlewares that must not put a thread before an async view: static files, and policies as headers."""
 
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -60,7 +60,16 @@ async def _soon(response: HttpResponse) -> HttpResponse:
     return response
 
 
+PERMISSIONS = ", ".join(
+    f"{feature}=()"
+    for feature in ("camera", "geolocation", "microphone", "payment", "usb", "browsing-topics")
+)
+"""Nothing here asks for any of these; no script that gets in may."""
+
+
 def _with_policy(request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
+    response.headers.setdefault("Permissions-Policy", PERMISSIONS)
+    response.headers.setdefault("Cross-Origin-Resource-Policy", "same-origin")
     response.headers.setdefault("Content-Security-Policy", ADMIN if _is_admin(request) else STRICT)
     return response
 
@@ -73,7 +82,7 @@ def _is_admin(request: HttpRequest) -> bool:
 def content_security_policy(
     get_response: Callable[[HttpRequest], Any],
 ) -> Callable[[HttpRequest], HttpResponseBase] | Callable[[HttpRequest], Awaitable[HttpResponseBase]]:
-    """Send a strict policy with every answer; a view that needs another sets its own header."""
+    """Send strict policies with every answer; a view that needs another sets its own header."""
     if iscoroutinefunction(get_response):
 
         async def later(request: HttpRequest) -> HttpResponseBase:

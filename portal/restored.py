@@ -10,16 +10,26 @@ from portal import health
 from portal.globus.rotation import opened
 
 _OFF_LEDGER = """
-    SELECT a.handle FROM federation_allocation a LEFT JOIN (
-        SELECT allocation_id,
-               sum(CASE kind WHEN 'settle' THEN amount ELSE 0 END) AS used,
-               sum(CASE kind WHEN 'reserve' THEN amount ELSE 0 END) FILTER (WHERE NOT closed) AS reserved
-        FROM (SELECT c.*, bool_or(kind <> 'reserve') OVER (PARTITION BY attempt_handle) AS closed
-              FROM federation_charge c) AS lines
-        GROUP BY allocation_id
-    ) AS ledger ON ledger.allocation_id = a.id
-    WHERE a.used <> coalesce(ledger.used, 0) OR a.reserved <> coalesce(ledger.reserved, 0)
+    SELECT {shown} FROM {holder} h LEFT JOIN (
+        SELECT {key}, sum(amount) FILTER (WHERE kind IN ('settle', 'correct')) AS used,
+               sum(amount) FILTER (WHERE kind = 'reserve' AND NOT closed) AS reserved
+        FROM (SELECT l.*, bool_or(kind <> 'reserve') OVER (PARTITION BY {key}, {subject}) AS closed
+              FROM {lines} l) AS every
+        GROUP BY {key}
+    ) AS ledger ON ledger.{key} = h.id
+    WHERE h.used <> coalesce(ledger.used, 0) OR h.reserved <> coalesce(ledger.reserved, 0)
 """
+_LEDGERS = (
+    {
+        "holder": "federation_allocation", "lines": "federation_charge", "key": "allocation_id",
+        "subject": "attempt_handle", "shown": "h.handle",
+    },
+    {
+        "holder": "orchestrator_meter", "lines": "orchestrator_budgetline", "key": "meter_id",
+        "subject": "subject", "shown": "'meter ' || h.id",
+    },
+)  # fmt: skip
+"""Where running totals are kept, and the lines that they must equal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,13 +66,14 @@ def _secrets() -> tuple[bool, str]:
 
 
 def _ledger() -> tuple[bool, str]:
-    with connection.cursor() as cursor:
-        cursor.execute(_OFF_LEDGER)
-        off = [str(handle) for (handle,) in cursor.fetchall()]
-    return (
-        not off,
-        f"{len(off)} allocations differ from their lines: {', '.join(off[:5])}" if off else "adds up",
-    )
+    off: list[str] = []
+    for ledger in _LEDGERS:
+        with connection.cursor() as cursor:
+            cursor.execute(_OFF_LEDGER.format(**ledger))
+            off += [str(shown) for (shown,) in cursor.fetchall()]
+    if not off:
+        return True, "adds up"
+    return False, f"{len(off)} totals differ from their lines: {', '.join(off[:5])}"
 
 
 def _views() -> tuple[bool, str]:

@@ -156,4 +156,4 @@ def test_what_is_not_whole_is_named(alice: User, now: datetime, capsys: pytest.C
 
     (wrong,) = re.findall(r"^WRONG (.*)$", capsys.readouterr().out, flags=re.MULTILINE)
     handle = Allocation.objects.get().handle
-    assert wrong == f"ledger: 1 allocations differ from their lines: {handle}"
+    assert wrong == f"ledger: 1 totals differ from their lines: {handle}"

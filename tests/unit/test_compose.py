@@ -72,6 +72,7 @@ def test_uvicorn_takes_the_options_given() -> None:
     given = uvicorn.main.make_context("uvicorn", list(words[3:])).params
 
     assert (given["app"], given["host"], given["port"]) == ("portal.asgi:application", "0.0.0.0", 8000)
+    assert (given["proxy_headers"], given["forwarded_allow_ips"]) == (True, "*")
 
 
 @pytest.mark.parametrize("name", ["migrate", "grafana-role"])
