@@ -59,7 +59,7 @@ def note_failure(known: tuple[Limit, ...]) -> None:
 class LimitedModelBackend(ModelBackend):
     """Django's own check of a password, for every form that asks for one (pages and admin)."""
 
-    def authenticate(  # type: ignore[override]  # django-stubs leaves the names of its own form out
+    def authenticate(
         self,
         request: HttpRequest | None,
         username: str | None = None,
