@@ -30,6 +30,43 @@ class ApiToken(models.Model):
         return f"{self.name} ({self.prefix}…)"
 
 
+class TaskTemplate(models.Model):
+    """A task input kept under a name, to begin with; shared with nobody, a project or everyone."""
+
+    PRIVATE, PROJECT, EVERYONE = "private", "project", "everyone"
+    SHARING = ((PRIVATE, "nobody else"), (PROJECT, "a project"), (EVERYONE, "everyone here"))
+
+    handle = models.CharField(max_length=40, unique=True)
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")
+    name = models.CharField(max_length=80)
+    body = models.JSONField()
+    """The task input as it was given, without what belongs to one submission."""
+    sharing = models.CharField(max_length=10, choices=SHARING, default=PRIVATE)
+    project = models.CharField(max_length=80, blank=True)
+    """The account whose holders see it, where it is shared with a project."""
+    created_at = models.DateTimeField()
+    updated_at = models.DateTimeField()
+    deleted_at = models.DateTimeField(null=True)
+    """Set when its owner deleted it; it can be restored."""
+
+    class Meta:
+        ordering = ["-id"]
+        constraints = [
+            models.UniqueConstraint(
+                name="one_template_per_name",
+                fields=["user", "name"],
+                condition=models.Q(deleted_at__isnull=True),
+            ),
+            models.CheckConstraint(
+                name="a_project_is_named",
+                condition=models.Q(sharing="project") ^ models.Q(project=""),
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return self.name
+
+
 class IdempotencyRecord(models.Model):
     """The first answer to a request that carried an Idempotency-Key, replayed to its repetitions."""
 

@@ -22,7 +22,7 @@ from orchestrator.budgets_shown import ApprovalShown, BudgetShown
 from orchestrator.lifecycle import AttemptState, GroupState, TaskState, TransferState
 from orchestrator.models import DeliveryState, SubscriptionState
 from orchestrator.services import subscriptions as subscribed
-from portal import subscriptions, tokens
+from portal import subscriptions, task_templates, tokens
 from portal.api.paging import MAX_LIMIT, Page, bad_parameter, filters, newest_first, whole_number, words
 from portal.skills.events import check_cursor, check_types
 from portal.skills.registry import Caller
@@ -347,6 +347,14 @@ RESOURCES: dict[str, Resource] = {
                 "type": "event_type",
             },
             states=_states(DeliveryState),
+        ),
+        Resource(
+            "templates",
+            "Templates of tasks that you may use: yours, your projects', everyone's.",
+            task_templates.TemplateShown,
+            task_templates.templates,
+            lambda row, _now: task_templates.show_template(row),
+            filters={"name": "name", "owner": "user__username", "sharing": "sharing", "project": "project"},
         ),
         Resource(
             "tokens",

@@ -10,6 +10,7 @@ from portal.skills import (
     logs,
     placing,
     results,
+    templates,
     transfers,
 )
 from portal.skills.registry import SKILLS
@@ -25,5 +26,6 @@ __all__ = [
     "logs",
     "placing",
     "results",
+    "templates",
     "transfers",
 ]

@@ -116,6 +116,11 @@ class TaskForm(forms.Form):
     setup = _lines(_("Set-up lines"), help_text=_("Run before the work, as they are."))
     workdir = _text(_("Working directory"), help_text=_("Empty: a fresh directory of the task."))
     max_attempts = _text(_("Attempts, at most"), placeholder="3")
+    words = _lines(
+        _("Describe it in words"), placeholder="4 A100 with 40 GB each for 8 hours, apptainer", rows=2
+    )
+    saved_as = _text(_("Name of the template"), placeholder="md-equilibration")
+    sharing = forms.CharField(required=False, max_length=100)
     once = forms.CharField(required=False, max_length=64, widget=forms.HiddenInput)
     needs_work = True
     """Whether an input without command and script is refused when it is read."""
@@ -218,7 +223,7 @@ def asked_fields(form: TaskForm) -> dict[str, str]:
     }
 
 
-NOT_IN_ADDRESS = frozenset({"once", "work"})
+NOT_IN_ADDRESS = frozenset({"once", "work", "words", "saved_as", "sharing"})
 
 
 def _given(**fields: Any) -> dict[str, Any]:

@@ -1,25 +1,42 @@
 """The submit page: fill, draft from a script, preview, submit. Each asks one verb."""
 
 from dataclasses import dataclass, field
+from typing import cast
 from uuid import uuid4
 
 from django.http import HttpResponse
 from django.shortcuts import redirect
+from django.urls import reverse
 from django.utils import timezone
+from django.utils.translation import gettext
 from django.views.decorators.http import require_http_methods, require_POST
 
 from orchestrator.leaders import refresh_leaders
 from orchestrator.services import tasks
-from portal.web.forms import TaskForm, field_of
+from portal import task_templates
+from portal.models import TaskTemplate
+from portal.skills import registry
+from portal.skills.envelopes import DraftedEnvelope
+from portal.skills.registry import Caller, Scope
+from portal.web.forms import NOT_IN_ADDRESS, TaskForm, field_of
 from portal.web.guard import SignedInRequest, signed_in
 from portal.web.presenters.from_decision import decision_view
-from portal.web.presenters.from_submission import draft_view, form_problems, form_values, problems_by_field
+from portal.web.presenters.from_submission import (
+    draft_view,
+    drafted_view,
+    form_problems,
+    form_values,
+    problems_by_field,
+    template_rows,
+)
 from portal.web.presenters.submission import Draft, Preview, Problem
 from portal.web.rendering import page
 from portal.web.seen import system_refs
+from portal.web.told import tell
 from providers.errors import Conflict, FacetError, InvalidInput
 
 TEMPLATE = "tasks/submit.html"
+TEMPLATES_SHOWN = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +59,10 @@ def task_new(request: SignedInRequest) -> HttpResponse:
     action = request.POST.get("action", "submit")
     if action == "draft":
         return _filled(request, form)
+    if action == "words":
+        return _from_words(request, form)
+    if action == "save":
+        return _save(request, form)
     if action == "preview" or not form.is_valid():
         answer = _ask(request, form)
         return _show(request, form, answer, status=422 if answer.preview.problems else 200)
@@ -52,20 +73,24 @@ def task_new(request: SignedInRequest) -> HttpResponse:
 @signed_in
 def task_preview(request: SignedInRequest) -> HttpResponse:
     """Answer only the preview beside the form."""
-    answer = _ask(request, TaskForm(request.POST))
-    context = {"preview": answer.preview, "draft": answer.draft}
+    form = TaskForm(request.POST)
+    answer = _ask(request, form)
+    asked = form.task_input if form.is_valid() else None
+    context = {"preview": answer.preview, "draft": answer.draft, "asked": asked}
     return page(request, f"{TEMPLATE}#preview", context)
 
 
 def _initial(request: SignedInRequest) -> dict[str, object]:
-    """Return what the address asks to fill in: another task (`from`), or systems (`allow_systems`)."""
+    """Return what the address asks to fill in: a task (`from`), a template, and any field by its name."""
     values: dict[str, object] = {"once": uuid4().hex, "work": "command"}
     if handle := request.GET.get("from"):
         task = tasks.find_task(request.user, handle)
         values |= form_values(task.spec, task.envelope.original or {})
-    if allowed := request.GET.get("allow_systems"):
-        values["allow_systems"] = allowed
-    return values
+    if handle := request.GET.get("template"):
+        body = task_templates.find_template(request.user, handle).body
+        values |= form_values(body, body.get("envelope") or {})
+    named = (set(TaskForm.base_fields) - NOT_IN_ADDRESS) | {"work"}
+    return values | {name: request.GET[name] for name in named & request.GET.keys()}
 
 
 def _show(
@@ -76,6 +101,9 @@ def _show(
         "form": form,
         "preview": answer.preview if answer else None,
         "draft": answer.draft if answer else None,
+        "asked": form.task_input if form.is_bound and form.is_valid() else None,
+        "templates": template_rows(task_templates.templates(request.user)[:TEMPLATES_SHOWN], request.user.pk),
+        "projects": task_templates.projects(request.user),
     }
     return page(request, TEMPLATE, context, status=status)
 
@@ -106,6 +134,47 @@ def _filled(request: SignedInRequest, form: TaskForm) -> HttpResponse:
         return _show(request, form, answer, status=422 if answer.preview.problems else 200)
     typed = {name: value for name, value in request.POST.items() if value}
     return _show(request, TaskForm(initial=form_values({}, answer.said) | typed), answer)
+
+
+def _from_words(request: SignedInRequest, form: TaskForm) -> HttpResponse:
+    """Show the form again with what plain words say written into it; words of the form itself stand."""
+    caller = Caller(request.user, f"user:{request.user.get_username()}", frozenset({Scope.DRAFT}))
+    words = request.POST.get("words", "").strip()
+    typed = {name: value for name, value in request.POST.items() if value}
+    try:
+        answer = registry.skill("draft_envelope").call({"text": words}, caller, now=timezone.now())
+    except FacetError as error:
+        again = TaskForm(initial=typed)
+        problem = Problem("words", str(form.fields["words"].label), error.message)
+        return _show(request, again, Answer(Preview(None, (problem,))), status=422)
+    drafted = cast("DraftedEnvelope", answer.value)
+    filled = TaskForm(initial=form_values({}, drafted.said) | typed)
+    return _show(request, filled, Answer(Preview(None), drafted_view(drafted)))
+
+
+def _save(request: SignedInRequest, form: TaskForm) -> HttpResponse:
+    """Keep what the form says as a template, and go on with it."""
+    if not form.is_valid():
+        return _show(request, form, Answer(Preview(None, form_problems(form))), status=422)
+    sharing, _sign, project = form.cleaned_data["sharing"].partition(":")
+    try:
+        row = task_templates.save_template(
+            request.user,
+            form.cleaned_data["saved_as"],
+            form.task_input,
+            now=timezone.now(),
+            sharing=sharing or TaskTemplate.PRIVATE,
+            project=project,
+        )
+    except InvalidInput as error:
+        problems = tuple(
+            (pointer.removeprefix("/body") if pointer.startswith("/body") else "", code, sentence)
+            for pointer, code, sentence in error.problems
+        )
+        answer = Answer(Preview(None, problems_by_field(form, problems, error.message)))
+        return _show(request, form, answer, status=422)
+    tell(request, gettext("Saved as the template “%(name)s”.") % {"name": row.name})
+    return redirect(f"{reverse('web:task-new')}?template={row.handle}")
 
 
 def _submit(request: SignedInRequest, form: TaskForm) -> HttpResponse:

@@ -23,6 +23,19 @@
     choice.checked = true;
     script.dispatchEvent(new Event("input", { bubbles: true }));
   }
+  // The address keeps what is typed, so that reload, back and a sent link show the same form.
+  const LEFT_OUT = new Set(["csrfmiddlewaretoken", "once", "words", "saved_as", "sharing"]);
+  const MOST = 1800;
+  form.addEventListener("input", () => {
+    const said = new URLSearchParams();
+    for (const [name, value] of new FormData(form)) {
+      if (typeof value === "string" && value.trim() && !LEFT_OUT.has(name) && !(name === "work" && value === "command")) said.set(name, value);
+    }
+    if (said.toString().length > MOST) { said.delete("script"); said.delete("setup"); said.delete("variables"); }
+    const query = said.toString();
+    if (query.length <= MOST) history.replaceState(history.state, "", query ? `?${query}` : location.pathname);
+  });
+
   for (const kind of ["dragenter", "dragover"]) drop.addEventListener(kind, (event) => { event.preventDefault(); drop.classList.add("over"); });
   drop.addEventListener("dragleave", () => drop.classList.remove("over"));
   drop.addEventListener("drop", (event) => { event.preventDefault(); drop.classList.remove("over"); take(event.dataTransfer.files[0]); });

@@ -286,6 +286,7 @@ def test_without_redis_everybody_may_and_it_is_logged(
 def test_only_skills_that_exist_are_registered() -> None:
     assert set(SKILLS) == {
         *("inspect_federation", "draft_envelope", "preview_placement", "submit_task", "get_result"),
-        *("read_log", "replan", "cancel", "wait_for_events", "submit_group", "relax_envelope"),
-        "move_data",
+        *("read_log", "replan", "cancel", "wait_for_events", "submit_group", "move_data"),
+        *("relax_envelope", "save_template", "delete_template"),
+        *("set_budget", "close_budget", "decide_approval"),
     }

@@ -337,3 +337,8 @@ ANSWER = submission.WhereAnswer(
     ),
     asked={"envelope": {"gpus": 4}},
 )
+
+TEMPLATES = (
+    submission.TemplateRow("tpl_1", "train", "mira", True, "", "python train.py", NOW),
+    submission.TemplateRow("tpl_2", "relax", "kofi", False, "everyone", "", NOW),
+)

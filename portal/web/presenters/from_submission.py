@@ -4,11 +4,14 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from django.forms import BaseForm
+from django.utils.translation import gettext as _
 
 from orchestrator.envelope.draft import Draft as EnvelopeDraft
+from portal.models import TaskTemplate
+from portal.skills.envelopes import DraftedEnvelope
 from portal.web.forms import RANGES, WIRE, command_line, field_of
 from portal.web.presenters.from_envelope import flat, readable
-from portal.web.presenters.submission import Draft, DraftLine, Problem
+from portal.web.presenters.submission import Draft, DraftLine, Problem, TemplateRow
 
 FIELD_WORDS: Mapping[str, str] = {
     "gpus": "GPUs",
@@ -51,6 +54,58 @@ def draft_view(
             for field, form, script in conflicts
         ),
     )
+
+
+def drafted_view(drafted: DraftedEnvelope) -> Draft:
+    """Return what plain words said, for reading: the fields with their reasons, and what is still open."""
+    lines = tuple(
+        DraftLine(
+            FIELD_WORDS.get(name, name),
+            readable(name, value),
+            drafted.rationale.get(name) or drafted.rationale.get(name.partition(".")[0], ""),
+        )
+        for name, value in flat(drafted.said).items()
+        if value not in ([], {}, None)
+    )
+    notes = tuple(f"{note.text}: {note.why}" for note in (*drafted.conflicts, *drafted.warnings))
+    return Draft(
+        dialect=drafted.source,
+        confidence=drafted.confidence,
+        lines=lines,
+        unread=tuple((note.text, note.why) for note in drafted.not_understood),
+        conflicts=notes + tuple(drafted.questions),
+        from_words=True,
+    )
+
+
+def template_rows(
+    found: Iterable[TaskTemplate], user_id: int | None, *, most: int = 200
+) -> tuple[TemplateRow, ...]:
+    """Return templates as rows; `user_id` is who looks."""
+    return tuple(_template_row(row, user_id) for row in list(found)[:most])
+
+
+def _template_row(row: TaskTemplate, user_id: int | None) -> TemplateRow:
+    shared = {
+        TaskTemplate.PRIVATE: "",
+        TaskTemplate.PROJECT: _("project %(project)s") % {"project": row.project},
+        TaskTemplate.EVERYONE: _("everyone"),
+    }[row.sharing]
+    work = row.body.get("script") or command_line(row.body.get("command") or "")
+    return TemplateRow(
+        handle=row.handle,
+        name=row.name,
+        owner=row.user.get_username(),
+        is_own=row.user_id == user_id,
+        shared=shared,
+        what=_first_line(work),
+        updated_at=row.updated_at,
+    )
+
+
+def _first_line(work: str) -> str:
+    lines = [line.strip() for line in work.splitlines() if line.strip() and not line.startswith("#")]
+    return lines[0][:120] if lines else ""
 
 
 def _short(field: str, value: object) -> str:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 from portal.web.presenters.decisions import DecisionView
@@ -26,6 +27,8 @@ class Draft:
     lines: tuple[DraftLine, ...]
     unread: tuple[tuple[str, str], ...]
     conflicts: tuple[str, ...]
+    from_words: bool = False
+    """Read from plain words, not from a script."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,3 +74,16 @@ class WhereAnswer:
     """The question with the smallest change made, where it fits nowhere as asked."""
     asked: Mapping[str, Any] = field(default_factory=dict)
     """The task input that was asked about, as the API takes it."""
+
+
+@dataclass(frozen=True, slots=True)
+class TemplateRow:
+    """A template one may begin with; `shared` says with whom in words, "" = with nobody."""
+
+    handle: str
+    name: str
+    owner: str
+    is_own: bool
+    shared: str
+    what: str
+    updated_at: datetime
