@@ -17,6 +17,9 @@ _UNREHEARSED = frozenset({"draft_envelope"})
 """A draft is only a proposal, and may ask a model: that is no thing to do in a transaction."""
 
 _AS_IN_SUBMIT: Json = {"type": "object", "description": "ResourceEnvelope, as submit_task describes it."}
+_OF_A_TASK = frozenset({"preview_placement", "relax_envelope"})
+"""What takes a task input as submit_task does, which tells it whole."""
+_AS_TAKEN = "As submit_task takes it."
 _AS_IN_SET_BUDGET: Json = {
     "type": "object",
     "description": "Limits, deadline, approval as set_budget describes them, without what they are set on.",
@@ -62,7 +65,19 @@ def input_schema(one: Skill) -> Json:
         properties["budget"] = _AS_IN_SET_BUDGET
         for name in ("BudgetInput", "ApproveAbove"):
             schema.get("$defs", {}).pop(name, None)
+    if one.name in _OF_A_TASK:
+        schema.pop("$defs", None)
+        properties = {name: _briefly(member) for name, member in properties.items()}
     return {**schema, "type": "object", "properties": properties, "additionalProperties": False}
+
+
+def _briefly(member: Json) -> Json:
+    """Return a member of a task input without the schema that submit_task tells of it."""
+    if "$ref" in member:
+        return {"type": "object", "description": _AS_TAKEN}
+    if "$ref" in member.get("items", {}):
+        return {"type": "array", "items": {"type": "object"}, "description": _AS_TAKEN}
+    return member
 
 
 def output_schema(one: Skill) -> Json:
