@@ -239,8 +239,7 @@ def test_after_the_deadline_nothing_new_starts(alice: User, anvil: System, now: 
 def test_a_limit_lowered_under_what_was_used_ends_work_only_where_that_was_asked(
     alice: User, anvil: System, now: datetime
 ) -> None:
-    given = {"max_charge": {"anvil": 50}}
-    budget = _careful(alice, now, approve_above={}, **given)
+    budget = _careful(alice, now, approve_above={}, max_charge={"anvil": 50})
     done, running = (submit(alice, now, project="climate") for _ in range(2))
     send(newest(running), now)
     start(newest(running), now)
