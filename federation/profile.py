@@ -6,7 +6,6 @@ see, for the time before the first probe. Live facts win over stated ones wherev
 
 import re
 from collections.abc import Iterator
-from datetime import datetime
 from decimal import Decimal
 from typing import Annotated, Literal, Self
 
@@ -288,7 +287,3 @@ class ProfileDocument(Frozen):
         """Return what the scheduler calls a partition of ours."""
         stated = self.partitions.get(partition)
         return (stated.scheduler_partition if stated else None) or partition
-
-    def maintenance_after(self, now: datetime) -> tuple[MaintenanceWindow, ...]:
-        """Return the windows not yet over, earliest first."""
-        return tuple(sorted((w for w in self.maintenance if w.end_at > now), key=lambda w: w.start_at))

@@ -123,6 +123,8 @@ def _blocked(profile: ProfileDocument, partition: PreparedPartition) -> str | No
         return partition.profile.blocked
     if partition.name in profile.policy.blocked_partitions:
         return "blocked by the site profile"
+    if partition.live and partition.live.requires_reservation and not profile.scheduler.reservation:
+        return "only jobs of a reservation run here, and the profile names none"
     if partition.live is None and partition.nodes == () and partition.queue.is_visible:
         return "the scheduler shows no such partition"
     return None

@@ -222,29 +222,14 @@ class Envelope(Frozen):
         )
 
     @property
-    def needs_gpus(self) -> bool:
-        """Whether no size without a GPU is viable."""
-        return self.gpus.min > 0
-
-    @property
     def deadline_at(self) -> datetime | None:
         """The instant by which the task must have ended, if there is one."""
         return self.policy.deadline
 
     @property
-    def input_bytes(self) -> int:
-        """Known bytes of all inputs; inputs of unknown size count as 0 (see `has_unsized_inputs`)."""
-        return sum(ref.bytes or 0 for ref in self.data.inputs)
-
-    @property
     def has_unsized_inputs(self) -> bool:
         """Whether an input's size is not known."""
         return any(ref.bytes is None for ref in self.data.inputs)
-
-    def accepts_system(self, slug: str) -> bool:
-        """Return whether the policy lets the task run on a system."""
-        allowed = self.policy.allow_systems
-        return slug not in self.policy.exclude_systems and (allowed is None or slug in allowed)
 
     def excludes_partition(self, slug: str, partition: str) -> bool:
         """Return whether the policy bars a partition, by name or by `system/partition`."""

@@ -12,7 +12,7 @@ from federation.types import ResourceRecord, UserLimits
 from orchestrator.placement.capacity import Layout, NodeKind
 from orchestrator.placement.model import PlacementModel
 from orchestrator.placement.occupancy import PAST_END_S
-from orchestrator.placement.outlook import Outlook, build_outlook, ends_of, planned_at
+from orchestrator.placement.outlook import Outlook, ends_of
 from orchestrator.placement.shared_caps import SharedCap, caps_of
 from orchestrator.placement.timeline import Need
 
@@ -156,12 +156,6 @@ def _gpus_free_at(ends: list[tuple[int, int]], room: int) -> int:
         if held <= room:
             return end_s
     return 0
-
-
-def build_plan(record: ResourceRecord, *, now: datetime, model: PlacementModel) -> PartitionPlan:
-    """Return the plan of a record's partition at the priority a fresh job of ours would get."""
-    outlook = build_outlook(record, at=planned_at(record, now=now), model=model)
-    return plan_on(outlook, record, now=now, model=model)
 
 
 def plan_on(

@@ -145,11 +145,6 @@ def tres_gpus(tres: Mapping[str, int]) -> tuple[int, str | None]:
     return total, next(iter(typed)) if len(typed) == 1 else None
 
 
-def gres_gpus(entries: Iterable[Gres]) -> int:
-    """Return the whole GPUs of a list; MIG slices and shards are none."""
-    return sum(e.count for e in entries if e.name == "gpu" and not (e.type and read_mig(e.type)))
-
-
 # --- one node -------------------------------------------------------------------------------------
 
 

@@ -127,27 +127,6 @@ def _assignments(text: str) -> dict[str, str]:
     return {key: value for key, _, value in pairs}
 
 
-def may_use(partition: Partition, *, account: str, qos: str | None = None) -> bool:
-    """Return whether the allow and deny lists let this account (and QoS, where given) in.
-
-    A partition that requires a reservation lets nobody in by account alone.
-    """
-    if partition.root_only or partition.requires_reservation or account in partition.deny_accounts:
-        return False
-    if partition.allow_accounts is not None and account not in partition.allow_accounts:
-        return False
-    if qos is None:
-        return True
-    return qos not in partition.deny_qos and (partition.allow_qos is None or qos in partition.allow_qos)
-
-
-def walltime_without_request_s(partition: Partition) -> int | None:
-    """Return the limit of a job that names none: DefaultTime, else MaxTime; None = unlimited."""
-    if partition.default_walltime_s is not None:
-        return partition.default_walltime_s
-    return partition.max_walltime_s
-
-
 # --- JSON -----------------------------------------------------------------------------------------
 
 

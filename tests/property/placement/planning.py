@@ -8,7 +8,6 @@ from federation.types import Health, ResourceRecord
 from orchestrator.envelope.types import Envelope
 from orchestrator.placement.cache import PlanCache
 from orchestrator.placement.place import place
-from orchestrator.placement.plan import build_plan
 from orchestrator.placement.sizing import shapes
 from orchestrator.placement.timeline import Need, NodeCounts, NodeSteps, NodeTimelines
 from tests.property.placement.views import MODEL, NOW
@@ -166,7 +165,7 @@ def _plan_starts(view: ResourceRecord, request: Envelope) -> dict[tuple[int, int
     candidate = place(request, [view], now=NOW, model=MODEL).candidates[0]
     if candidate.sizing is None:
         return {}
-    planned = build_plan(view, now=NOW, model=MODEL)
+    planned = PlanCache().plan_of(view, now=NOW, model=MODEL)
     kinds = PlanCache().kinds_of(view.nodes)
     found = {}
     for sized in shapes(request, view, kinds=kinds, budgets={}, now=NOW):

@@ -314,16 +314,3 @@ def test_announced_windows_and_maintenance_reservations_are_told_in_order() -> N
         Maintenance(later, end, frozenset(), "power"),
     )
     assert [window.name for window in found["cpu"].maintenance] == ["maint", "announced maintenance", "power"]
-
-
-def test_windows_that_are_over_are_left_out_of_what_is_to_come() -> None:
-    windows = [
-        {
-            "start_at": NOW - timedelta(hours=hours + 1),
-            "end_at": NOW - timedelta(hours=hours),
-            "reason": str(hours),
-        }
-        for hours in (2, 0, -3)
-    ]
-
-    assert [w.reason for w in a_profile(maintenance=windows).maintenance_after(NOW)] == ["-3"]

@@ -252,6 +252,16 @@ def test_own_priority_is_not_known_where_fair_share_is_not() -> None:
     assert view.own_priority is None
 
 
+def test_a_partition_that_takes_jobs_of_a_reservation_only_needs_one_in_the_profile() -> None:
+    reserved = a_profile(scheduler={"reservation": "course"})
+
+    assert _record(partition={"requires_reservation": True}).blocked == (
+        "only jobs of a reservation run here, and the profile names none"
+    )
+    assert _record(reserved, partition={"requires_reservation": True}).blocked is None
+    assert _record().blocked is None
+
+
 @pytest.mark.parametrize(
     ("stated", "live", "exclusive"),
     [(None, True, True), (None, False, False), (False, True, False), (True, False, True)],
