@@ -88,6 +88,12 @@ def refresh(
         return _apply(system, profile, outcome, now=now)
 
 
+def probe_soon(system_id: int, *, now: datetime) -> None:
+    """Have a system probed at once that gave somebody no answer; while it fails, its own rhythm holds."""
+    rows = System.objects.filter(pk=system_id, consecutive_failures=0, next_probe_at__gt=now)
+    rows.update(next_probe_at=now)
+
+
 def refresh_access(connection_id: int, *, now: datetime) -> bool:
     """Ask one connection's own site what its user may use; return whether it answered."""
     connection = Connection.objects.select_related("system__profile").get(pk=connection_id)

@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 import structlog
 from django.db import DatabaseError, transaction
 
+from federation.collector import probe_soon
 from federation.ledger import record
 from federation.links import open_link
 from federation.locks import only_one
@@ -23,12 +24,13 @@ from orchestrator.leavings import Leavings
 from orchestrator.lifecycle import ATTEMPT_MOVES, TASK_MOVES, AttemptState, TaskState, is_terminal
 from orchestrator.models import Attempt, Task
 from orchestrator.observation import AttemptFacts, Fold, absent, seen, unseen
+from orchestrator.services import rivals
 from orchestrator.services.attempts import apply_fold
 from orchestrator.services.milestones import note_dropped
 from orchestrator.services.moves import move_task, task_event
 from orchestrator.tracing import about
 from providers.contracts import Dialect, Link
-from providers.errors import FacetError
+from providers.errors import FacetError, SiteError
 from providers.registry import dialect
 from providers.types import Batch, BatchReply, JobRef, Observation, Operation
 
@@ -58,6 +60,8 @@ class Looked:
     refusals: dict[int, str] = field(default_factory=dict)
     left: dict[int, Leavings] = field(default_factory=dict)
     answered: bool = True
+    may_replace: int = 25
+    """Tries to place elsewhere what is out of sight that are left in this cycle; each costs a decision."""
 
 
 def systems_with_work(*, now: datetime) -> list[int]:
@@ -117,6 +121,8 @@ def _look(system: System, connection: Connection, attempts: Sequence[Attempt], *
         looked = _ask(speaks, link, attempts, now=now)
     except FacetError as error:
         log.info("site gave no answer", system=system.slug, connection=connection.handle, error=str(error))
+        if isinstance(error, SiteError):
+            probe_soon(system.pk, now=now)
         reason = str(error)
         folds = {attempt.pk: unseen(_facts(attempt), reason, now=now) for attempt in attempts}
         return Looked(folds=folds, answered=False)
@@ -250,13 +256,16 @@ def _apply(system: System, attempt: Attempt, fold: Fold, looked: Looked, *, now:
     due_at = _next_look(system, attempt, fold, answered=looked.answered, now=now)
     left = looked.left.get(attempt.pk, Leavings())
     note_dropped(attempt, left.milestones, now=now)
+    rivals.meet(task, attempt, fold, now=now)
     apply_fold(attempt, fold, now=now, due_at=due_at, left=left)
+    if fold.is_blind and looked.may_replace > 0:
+        looked.may_replace -= rivals.replace_out_of_sight(system, task, attempt, now=now)
     _ask_a_person(task, attempt, now=now)
 
 
 def _next_look(system: System, attempt: Attempt, fold: Fold, *, answered: bool, now: datetime) -> datetime:
     """Return when to look again: often while things are new, more slowly the longer nothing changes."""
-    if not answered:
+    if not answered or fold.is_blind:
         return now + _NO_ANSWER_PAUSE
     assert system.profile_id is not None  # noqa: S101  # attempts are placed by a profile
     base = profile_of(system.profile_id).probe.observe_s

@@ -197,7 +197,7 @@ class Decision(models.Model):
     task = models.ForeignKey(Task, null=True, on_delete=models.PROTECT, related_name="decisions")
     """None for previews that were kept."""
     purpose = models.CharField(max_length=20)
-    """submit, retry, replan, replace."""
+    """submit, retry, replan, replace, hedge."""
     input_hash = models.CharField(max_length=64)
     system = models.CharField(max_length=40, blank=True)
     partition = models.CharField(max_length=80, blank=True)
@@ -267,6 +267,8 @@ class Attempt(models.Model):
     cancel_sent_at = models.DateTimeField(null=True)
     cancel_reason = models.CharField(max_length=40, blank=True)
     """user, superseded, deadline."""
+    rivalry = models.CharField(max_length=10, blank=True)
+    """Why another open attempt of the task may stand beside it (orchestrator.rivals.Rivalry)."""
     finished_at = models.DateTimeField(null=True)
     due_at = models.DateTimeField(null=True, db_index=True)
     """When the control cycle must look again; None once terminal."""

@@ -68,6 +68,8 @@ class Fold:
     """Column values to set."""
     became_unseen: bool = False
     became_seen: bool = False
+    is_blind: bool = False
+    """The look brought no answer about this job at all."""
 
 
 def seen(facts: AttemptFacts, look: Observation, *, now: datetime) -> Fold:
@@ -194,6 +196,6 @@ def unseen(facts: AttemptFacts, reason: str, *, now: datetime) -> Fold:
     changes: dict[str, Any] = {"unseen_since": since}
     last = facts.observed_at or since
     if facts.state in (AttemptState.UNKNOWN, AttemptState.DISPATCHING) or now - last < UNSEEN_AFTER:
-        return Fold(changes=changes)
+        return Fold(changes=changes, is_blind=True)
     changes["reason_explained"] = f"Cannot be seen now: {reason}"
-    return Fold(target=AttemptState.UNKNOWN, changes=changes, became_unseen=True)
+    return Fold(target=AttemptState.UNKNOWN, changes=changes, became_unseen=True, is_blind=True)

@@ -219,6 +219,7 @@ def show_attempt(attempt: Attempt) -> AttemptShown:
         charge_reserved=attempt.charge_held,
         charge_settled=attempt.charge_cost,
         cancel_requested_at=attempt.cancel_requested_at,
+        rivalry=attempt.rivalry or None,
     )
 
 

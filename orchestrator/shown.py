@@ -76,6 +76,10 @@ class AttemptShown(Frozen):
     charge_reserved: Decimal = Field(description="Held for it now, in the unit of its predicted charge.")
     charge_settled: Decimal | None = Field(description="What it cost by accounting; null: not known yet.")
     cancel_requested_at: datetime | None
+    rivalry: str | None = Field(
+        description="Another open attempt may stand beside it: hedge, replaced (its system went out of "
+        "sight) or successor. The first that is seen to start stays."
+    )
 
 
 class TaskShown(Frozen):
@@ -153,7 +157,7 @@ class DecisionShown(Frozen):
     id: str
     state: str = Field(description="placed, or unschedulable.")
     task: str | None
-    purpose: str = Field(description="submit, retry, replan or replace.")
+    purpose: str = Field(description="submit, retry, replan, replace or hedge.")
     system: str | None
     partition: str | None
     input_hash: str

@@ -68,6 +68,18 @@ class ReplacementInput(Frozen):
 
     enabled: bool = True
     min_gain_s: int = Field(120, ge=0, le=30 * 86_400)
+    on_endpoint_loss: bool = Field(
+        default=True, description="Also when its system cannot be seen any more, if it was last seen waiting."
+    )
+
+
+class HedgeInput(Frozen):
+    """Whether to wait at two systems at once; both sites must allow it. The first start wins."""
+
+    enabled: bool = False
+    min_wait_s: int = Field(
+        60, ge=0, le=30 * 86_400, description="Only where 9 of 10 such jobs may wait longer than this."
+    )
 
 
 class ContinuationInput(Frozen):
@@ -142,6 +154,7 @@ class TaskInput(Frozen):
     outputs: tuple[FileInput, ...] = ()
     retry: RetryInput = RetryInput()
     replacement: ReplacementInput = ReplacementInput()
+    hedge: HedgeInput = HedgeInput()
     continuation: ContinuationInput = ContinuationInput()
     budget: BudgetInput | None = Field(None, description="What this task may use at most.")
     project: Project | None = Field(

@@ -1,12 +1,13 @@
 """Driving the product by hand, as its clock would: step by step, so that nothing happens on its own."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
 
 import pytest
 from django.utils import timezone
 
-from federation import selectors
+from federation import collector, selectors
 from federation.models import System
 from orchestrator import control, experience, moving
 from orchestrator.dispatch import dispatch
@@ -43,6 +44,31 @@ def step(system: System | None = None) -> None:
         moving.watch_transfers(user_id, now=timezone.now())
     for task_id in control.tasks_with_work(now=timezone.now()):
         tasks.advance_task(task_id, now=timezone.now())
+
+
+def run_clock(is_done: Callable[[], bool], *, start: datetime, limit_s: float) -> datetime:
+    """Run probes and control cycles at the instants that are due, without waiting for them; return the last.
+
+    The sites work in real time meanwhile; only our own clock jumps from one due instant to the next.
+    """
+    now, limit = start, start + timedelta(seconds=limit_s)
+    while not is_done():
+        probes = System.objects.filter(is_enabled=True, next_probe_at__isnull=False)
+        due = [*probes.values_list("next_probe_at", flat=True), *_due_attempts()]
+        now = max(now, min((at for at in due if at is not None), default=limit))
+        if now >= limit:
+            pytest.fail(f"not done within {limit_s} s of our clock: {list(Attempt.objects.values())}")
+        for system in probes.filter(next_probe_at__lte=now):
+            collector.refresh(system.pk, now=now)
+        for attempt_id in Attempt.objects.filter(state="planned").values_list("pk", flat=True):
+            dispatch(attempt_id, now=now)
+        for system_id in control.systems_with_work(now=now):
+            control.control_system(system_id, now=now)
+    return now
+
+
+def _due_attempts() -> list[datetime | None]:
+    return list(Attempt.objects.filter(due_at__isnull=False).values_list("due_at", flat=True))
 
 
 def step_until(task: Task, *states: TaskState, timeout: float = 30) -> Task:

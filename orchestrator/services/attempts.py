@@ -16,7 +16,7 @@ from orchestrator.leavings import Leavings
 from orchestrator.lifecycle import ATTEMPT_MOVES, TASK_MOVES, AttemptState, Cause, TaskState, is_terminal
 from orchestrator.models import Attempt, Task
 from orchestrator.observation import Fold
-from orchestrator.services import outputs, spending
+from orchestrator.services import outputs, rivals, spending
 from orchestrator.services.manifests import keep_manifest
 from orchestrator.services.moves import attempt_event, move_attempt, move_task, task_event
 from orchestrator.services.replacement import next_comparison
@@ -194,6 +194,11 @@ def conclude(
     """Decide what an ended attempt means for its task, and do it."""
     task = Task.objects.select_for_update(no_key=True, of=("self",)).get(pk=attempt.task_id)
     if task.attempt_id != attempt.pk or is_terminal(TASK_MOVES, TaskState(task.state)):
+        return
+    heir = rivals.heir_of(task, attempt)
+    if heir is not None:
+        rivals.inherit(task, heir, attempt, now=now)
+        record(_task_follows(heir, now=now), now=now)
         return
     retry = task.spec["retry"]
     cause = Cause(attempt.cause) if attempt.cause else None

@@ -15,11 +15,10 @@ from orchestrator.group_input import ChildSpec, GroupInput, children_of
 from orchestrator.grouping import Child, Step, step
 from orchestrator.lifecycle import GROUP_MOVES, Cause, GroupState, TaskState, check_move, is_terminal
 from orchestrator.models import Attempt, Group, Task
-from orchestrator.services import staging
+from orchestrator.services import hedging, staging
 from orchestrator.services.budgets import set_budget
 from orchestrator.services.envelopes import understand
 from orchestrator.services.moves import move_task, task_event
-from orchestrator.services.placing import place_task
 from orchestrator.services.replacement import reconsider
 from orchestrator.services.tasks import Submitter, cancel_task, known_systems, new_task, read_task
 from orchestrator.task_input import TaskInput
@@ -201,7 +200,7 @@ def _child(task: Task) -> Child:
 
 
 def _start(task: Task, *, now: datetime) -> None:
-    placed = place_task(task, purpose="submit", now=now)
+    placed = hedging.place(task, purpose="submit", now=now)
     record(placed.happenings, now=now)
     if placed.attempt is not None and not staging.begin(task, placed.attempt, now=now):
         # Due now: the control cycle sends all of a connection's planned attempts in one request.

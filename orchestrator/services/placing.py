@@ -316,7 +316,7 @@ def _affordable(task: Task, *, now: datetime) -> tuple[DecisionValue, Purse]:
 
     Decided before the lock is waited for, and once more under it where another placement took the rest.
     """
-    envelope, purse = _envelope_now(task), purse_of(task)
+    envelope, purse = envelope_now(task), purse_of(task)
     value = _decide_for(task, envelope, purse, now=now)
     lock_spending(task.user_id)
     purse = purse_of(task)
@@ -369,7 +369,7 @@ def could_place(task: Task, *, now: datetime) -> bool:
     purse = purse_of(task)
     if purse.too_late(now) is not None:
         return False
-    chosen = _decide_for(task, _envelope_now(task), purse, now=now).selected
+    chosen = _decide_for(task, envelope_now(task), purse, now=now).selected
     return chosen is not None and not purse.refusals(chosen)
 
 
@@ -438,7 +438,7 @@ def _places(rows: Sequence[Sequence[str]]) -> frozenset[tuple[str, str, str]]:
     return frozenset((row[0], row[1], row[2]) for row in rows)
 
 
-def _envelope_now(task: Task) -> EnvelopeValue:
+def envelope_now(task: Task) -> EnvelopeValue:
     """Return the task's envelope, with the wall time that earlier attempts taught."""
     envelope = EnvelopeValue.model_validate(task.envelope.body)
     walltime_s = task.plan.get("walltime_s")

@@ -15,6 +15,7 @@ from orchestrator.models import Attempt, Task
 from orchestrator.placement.choose import is_strictly_better
 from orchestrator.placement.estimate import Work, fetched
 from orchestrator.placement.place import place
+from orchestrator.rivals import Rivalry
 from orchestrator.services.cancelling import ask_to_cancel
 from orchestrator.services.moves import attempt_event
 from orchestrator.services.placing import decide
@@ -40,7 +41,8 @@ def next_comparison(task: Task, attempt: Attempt, *, now: datetime) -> datetime 
 def reconsider(task: Task, *, now: datetime) -> bool:
     """Ask the accepted attempt to give way when another placement beats it by the margin; return whether."""
     attempt = task.attempt
-    if attempt is None or attempt.cancel_requested_at is not None:
+    is_hedged = attempt is not None and attempt.rivalry == Rivalry.HEDGE
+    if attempt is None or attempt.cancel_requested_at is not None or is_hedged:
         Task.objects.filter(pk=task.pk).update(due_at=None)
         return False
     envelope = EnvelopeValue.model_validate(task.envelope.body)

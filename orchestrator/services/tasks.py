@@ -4,7 +4,7 @@ import hashlib
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from django.contrib.auth.models import AbstractBaseUser
@@ -19,13 +19,15 @@ from orchestrator.envelope.validate import read_envelope
 from orchestrator.lifecycle import TASK_MOVES, AttemptState, Cause, TaskState, is_terminal
 from orchestrator.models import Envelope, Group, Task
 from orchestrator.placement.types import Decision as DecisionValue
-from orchestrator.services import approvals, budgets, staging
+from orchestrator.rivals import Rivalry
+from orchestrator.services import approvals, budgets, hedging, staging
 from orchestrator.services.cancelling import ask_to_cancel, end_unsent, open_attempts
 from orchestrator.services.deadlines import end_late
 from orchestrator.services.envelopes import Understood, keep_envelope, understand, within
 from orchestrator.services.moves import attempt_event, move_task, task_event
-from orchestrator.services.placing import LOOK_AGAIN_AFTER, Placed, could_place, decide, place_task
+from orchestrator.services.placing import LOOK_AGAIN_AFTER, Placed, could_place, decide
 from orchestrator.services.replacement import reconsider
+from orchestrator.services.rivals import still_in_the_way
 from orchestrator.services.spending import purse_of
 from orchestrator.services.subscriptions import known_subscriptions
 from orchestrator.services.transfer_ends import end_stage_in
@@ -33,6 +35,9 @@ from orchestrator.task_input import TaskInput, stored
 from orchestrator.tracing import about, request_id
 from providers.errors import Conflict, InvalidInput, NotFound
 from providers.reading import nearest, read
+
+ENDING_PAUSE = timedelta(seconds=5)
+"""Until a task asks again whether its former attempts have ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +117,7 @@ def _create(
     who: Submitter, wanted: TaskInput, understood: Understood, *, now: datetime, notes: Sequence[str]
 ) -> Submitted:
     task = new_task(who, wanted, understood, now=now, group=_group_of(who.user, wanted))
-    placed = place_task(task, purpose="submit", now=now, actor=who.actor, notes=notes)
+    placed = hedging.place(task, purpose="submit", now=now, actor=who.actor, notes=notes)
     record(placed.happenings, now=now)
     _hand_out(task, placed, now=now)
     return Submitted(task, placed, understood)
@@ -369,14 +374,14 @@ def _supersede(task: Task, *, now: datetime) -> bool:
             record([attempt_event(attempt, "attempt.superseded", summary)], now=now)
         elif attempt.cancel_requested_at is None:
             ask_to_cancel(attempt, "superseded", now=now)
-            waits = True
+            waits = waits or attempt.rivalry != Rivalry.REPLACED
         else:
-            waits = True
+            waits = waits or attempt.rivalry != Rivalry.REPLACED
     return waits
 
 
 def _place_again(task: Task, *, purpose: str, now: datetime, actor: str = "facet") -> Placed:
-    placed = place_task(task, purpose=purpose, now=now, actor=actor)
+    placed = hedging.place(task, purpose=purpose, now=now, actor=actor)
     record(placed.happenings, now=now)
     _hand_out(task, placed, now=now)
     return placed
@@ -405,8 +410,10 @@ def _advance(task: Task, *, now: datetime) -> None:
     if state not in (TaskState.PLACING, TaskState.UNSCHEDULABLE):
         Task.objects.filter(pk=task.pk).update(due_at=None)
         return
-    if open_attempts(task):
-        Task.objects.filter(pk=task.pk).update(due_at=None)
+    if before := still_in_the_way(open_attempts(task)):
+        # The accepted one calls the task when it ends; another does not.
+        is_called = all(attempt.pk == task.attempt_id for attempt in before)
+        Task.objects.filter(pk=task.pk).update(due_at=None if is_called else now + ENDING_PAUSE)
         return
     late = purse_of(task).too_late(now)
     if late is not None:

@@ -130,6 +130,11 @@ class Sites:
         out = self.run(slug, "sacct", "-X", "-n", "-P", "-S", "now-1hours", "--format=JobName")
         return [line for line in out.splitlines() if line]
 
+    def hold(self, slug: str, job_id: str) -> None:
+        """Keep a job waiting, whether it has started meanwhile or not."""
+        has_started = "PENDING" not in self.squeue(slug, "-j", job_id, "-o", "%T")
+        self.run(slug, "scontrol", "requeuehold" if has_started else "hold", job_id)
+
     def fault(self, slug: str, name: str, **setting: object) -> None:
         """Switch a fault on."""
         faults.switch_on(str(self.root / slug), name, **setting)

@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
 
 from orchestrator.lifecycle import ATTEMPT_MOVES, TASK_MOVES, AttemptState, TaskState, is_terminal
 from orchestrator.placement import types as placement
@@ -68,7 +69,7 @@ def attempt_facts(attempt: "Attempt", refs: Refs) -> AttemptFacts:
         state_raw=" ".join(
             word for word in (attempt.state_raw, attempt.reason_raw) if word and word != "None"
         ),
-        reason=attempt.reason_explained,
+        reason=_why(attempt),
         observed_at=attempt.observed_at,
     )
 
@@ -86,6 +87,19 @@ def _after(at: datetime | None, seconds: int | None) -> datetime | None:
 def ref_of(slug: str, refs: Refs) -> SystemRef:
     """Return how a system is named; one that pages do not know keeps its slug, without a colour."""
     return refs.get(slug) or SystemRef(slug, slug, 0)
+
+
+_RIVALS = {
+    "hedge": gettext_lazy("Waits beside another attempt; the first that starts stays."),
+    "replaced": gettext_lazy("Out of sight with its system, so another attempt was made."),
+    "successor": gettext_lazy("Made while the attempt before is out of sight."),
+}
+
+
+def _why(attempt: "Attempt") -> str:
+    """Return why an attempt stands as it stands, and while it is open why another may stand beside it."""
+    beside = _RIVALS.get(attempt.rivalry, "") if attempt.finished_at is None else ""
+    return " ".join(str(part) for part in (beside, attempt.reason_explained) if part)
 
 
 def expected_start(attempt: "Attempt | None") -> datetime | None:

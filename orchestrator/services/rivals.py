@@ -1,0 +1,189 @@
+"""Keeping one of two open attempts of a task, and replacing what went out of sight with its system."""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+from django.db import transaction
+
+from federation.ledger import record
+from federation.models import System
+from federation.types import Health
+from orchestrator.doorbell import ring
+from orchestrator.envelope.types import Envelope as EnvelopeValue
+from orchestrator.lifecycle import ATTEMPT_MOVES, TASK_MOVES, AttemptState, TaskState, is_terminal
+from orchestrator.models import Attempt, Task
+from orchestrator.observation import Fold
+from orchestrator.rivals import OutOfSight, Rivalry, Side, Verdict, keeps_waiting, settle
+from orchestrator.services.cancelling import ask_to_cancel, end_unsent, open_attempts
+from orchestrator.services.moves import attempt_event, task_event
+from orchestrator.services.placing import decide, place_task
+from orchestrator.services.replacement import MAX_MOVES
+
+NOWHERE_PAUSE = timedelta(seconds=60)
+"""Until elsewhere is asked again for an attempt out of sight that fits nowhere else."""
+
+
+def rivals_of(task: Task, attempt: Attempt) -> list[Attempt]:
+    """Return the other open attempts that nobody asked to end, locked."""
+    return [
+        other for other in open_attempts(task) if other.pk != attempt.pk and other.cancel_requested_at is None
+    ]
+
+
+def meet(task: Task, attempt: Attempt, fold: Fold, *, now: datetime) -> None:
+    """Settle an attempt that was just seen with its rivals, before the look is written.
+
+    The caller holds the task's lock. A look that brought nothing settles nothing.
+    """
+    if not attempt.rivalry or fold.changes.get("observed_at") != now:
+        return
+    mine = _side(task, attempt, fold)
+    if attempt.cancel_requested_at is not None and mine.state is not AttemptState.SUCCEEDED:
+        return
+    if is_terminal(TASK_MOVES, TaskState(task.state)):
+        if not is_terminal(ATTEMPT_MOVES, mine.state):
+            _give_way(attempt, "the task has ended without it", now=now)
+        return
+    if task.cancel_requested_at is not None:
+        return
+    for other in rivals_of(task, attempt):
+        verdict, why = settle(_side(task, attempt, fold), _side(task, other, None))
+        if verdict is Verdict.MINE:
+            _keep(task, attempt, other, why, now=now)
+        elif verdict is Verdict.OTHER:
+            _keep(task, other, attempt, why, now=now)
+            return
+
+
+def heir_of(task: Task, attempt: Attempt) -> Attempt | None:
+    """Return the hedge that goes on where the accepted attempt ended without success; None = nothing does."""
+    ended_by_us = attempt.cancel_requested_at is not None or task.cancel_requested_at is not None
+    if attempt.rivalry != Rivalry.HEDGE or attempt.state == AttemptState.SUCCEEDED or ended_by_us:
+        return None
+    return next((other for other in rivals_of(task, attempt) if other.rivalry == Rivalry.HEDGE), None)
+
+
+def inherit(task: Task, heir: Attempt, attempt: Attempt, *, now: datetime) -> None:
+    """Let the task go on with its other attempt, after the accepted one ended."""
+    why = f"attempt {attempt.number} on {attempt.system.slug} ended: {attempt.cause or attempt.state}"
+    _accept(task, heir, attempt, why, now=now)
+
+
+def replace_out_of_sight(system: System, task: Task, attempt: Attempt, *, now: datetime) -> bool:
+    """Place a task anew whose waiting attempt is out of sight with its system; return whether it was tried.
+
+    The attempt stays open and is watched: when its site answers again, `meet` decides which one stays.
+    """
+    if task.attempt_id != attempt.pk or keeps_waiting(_out_of_sight(system, task, attempt), now=now):
+        return False
+    with transaction.atomic():
+        envelope = EnvelopeValue.model_validate(task.envelope.body)
+        value = decide(
+            task.user,
+            envelope,
+            now=now,
+            exclude_systems=[*task.excluded_systems, system.slug],
+            kind=task.kind,
+        )
+        if value.selected is None:
+            Attempt.objects.filter(pk=attempt.pk).update(due_at=now + NOWHERE_PAUSE)
+            return True
+        transaction.set_rollback(not _replace(system, task, attempt, now=now))
+    return True
+
+
+def _replace(system: System, task: Task, attempt: Attempt, *, now: datetime) -> bool:
+    Attempt.objects.filter(pk=attempt.pk).update(rivalry=Rivalry.REPLACED)
+    attempt.rivalry = Rivalry.REPLACED
+    place = [system.slug, attempt.partition, attempt.account]
+    task.plan = {**task.plan, "avoid": [*task.plan.get("avoid", []), place]}
+    task.replacements += 1
+    Task.objects.filter(pk=task.pk).update(plan=task.plan, replacements=task.replacements)
+    seen = attempt.observed_at.isoformat(timespec="seconds") if attempt.observed_at else "its submission"
+    reason = (
+        f"{system.slug} cannot be seen; job {attempt.job_id} waited there when last seen ({seen}). "
+        "Another attempt is made meanwhile; the first that is seen to start stays."
+    )
+    event = task_event(
+        task,
+        "task.replaced",
+        f"{task.name}: {reason}",
+        attempt=attempt,
+        data={"out_of_sight": system.slug, "health": system.health, "attempt": attempt.handle},
+    )
+    record([event], now=now)
+    placed = place_task(task, purpose="replace", now=now, notes=(reason,))
+    record(placed.happenings, now=now)
+    if placed.attempt is None:
+        return False
+    successor = placed.attempt.pk
+    Attempt.objects.filter(pk=successor).update(rivalry=Rivalry.SUCCESSOR)
+    transaction.on_commit(lambda: ring("dispatch", successor))
+    return True
+
+
+def _out_of_sight(system: System, task: Task, attempt: Attempt) -> OutOfSight:
+    wanted = task.spec["replacement"]
+    was_waiting = attempt.state in (AttemptState.PENDING, AttemptState.UNKNOWN)
+    return OutOfSight(
+        health=Health(system.health),
+        is_wanted=wanted["enabled"] and wanted.get("on_endpoint_loss", True),
+        moves_left=MAX_MOVES - task.replacements,
+        was_waiting=was_waiting and bool(attempt.job_id) and bool(attempt.state_raw),
+        has_started=attempt.started_at is not None,
+        is_ending=attempt.cancel_requested_at is not None
+        or task.cancel_requested_at is not None
+        or attempt.rivalry in (Rivalry.HEDGE, Rivalry.REPLACED),
+        unseen_since=attempt.unseen_since,
+        expected_start_at=attempt.expected_start_at,
+    )
+
+
+def _side(task: Task, attempt: Attempt, fold: Fold | None) -> Side:
+    state = AttemptState(attempt.state)
+    started_at = attempt.started_at
+    if fold is not None:
+        state = fold.target or state
+        started_at = fold.changes.get("started_at", started_at)
+    return Side(
+        rivalry=Rivalry(attempt.rivalry),
+        state=state,
+        has_started=state is AttemptState.RUNNING or started_at is not None,
+        is_accepted=task.attempt_id == attempt.pk,
+    )
+
+
+def _keep(task: Task, stays: Attempt, leaves: Attempt, why: str, *, now: datetime) -> None:
+    if task.attempt_id != stays.pk:
+        _accept(task, stays, leaves, why, now=now)
+    _give_way(leaves, why, now=now)
+
+
+def _accept(task: Task, attempt: Attempt, former: Attempt, why: str, *, now: datetime) -> None:
+    """Let the task follow this attempt from now on."""
+    Task.objects.filter(pk=task.pk).update(attempt=attempt, due_at=None, updated_at=now)
+    task.attempt, task.due_at = attempt, None
+    attempt.task = task
+    event = task_event(
+        task,
+        "task.replaced",
+        f"{task.name} goes on with attempt {attempt.number} on {attempt.system.slug}: {why}",
+        attempt=attempt,
+        data={"accepted": attempt.handle, "former": former.handle, "reason": why},
+    )
+    record([event], now=now)
+
+
+def _give_way(attempt: Attempt, why: str, *, now: datetime) -> None:
+    summary = f"attempt {attempt.number} on {attempt.system.slug} gives way: {why}"
+    if end_unsent(attempt, now=now, target=AttemptState.SUPERSEDED):
+        record([attempt_event(attempt, "attempt.superseded", summary)], now=now)
+        return
+    ask_to_cancel(attempt, "superseded", now=now)
+    attempt.cancel_requested_at, attempt.cancel_reason = now, "superseded"
+    record([attempt_event(attempt, "attempt.moved", summary, data={"reason": why})], now=now)
+
+
+def still_in_the_way(attempts: Sequence[Attempt]) -> list[Attempt]:
+    """Return the open attempts that must end before another is made: all but those replaced out of sight."""
+    return [attempt for attempt in attempts if attempt.rivalry != Rivalry.REPLACED]
