@@ -28,6 +28,7 @@ from orchestrator.services import rivals
 from orchestrator.services.attempts import apply_fold
 from orchestrator.services.milestones import note_dropped
 from orchestrator.services.moves import move_task, task_event
+from orchestrator.services.out_of_sight import replace_out_of_sight
 from orchestrator.tracing import about
 from providers.contracts import Dialect, Link
 from providers.errors import FacetError, SiteError
@@ -259,7 +260,7 @@ def _apply(system: System, attempt: Attempt, fold: Fold, looked: Looked, *, now:
     rivals.meet(task, attempt, fold, now=now)
     apply_fold(attempt, fold, now=now, due_at=due_at, left=left)
     if fold.is_blind and looked.may_replace > 0:
-        looked.may_replace -= rivals.replace_out_of_sight(system, task, attempt, now=now)
+        looked.may_replace -= replace_out_of_sight(system, task, attempt, now=now)
     _ask_a_person(task, attempt, now=now)
 
 

@@ -115,6 +115,7 @@ class Hedge:
     min_wait_s: int
     second: str | None
     """The best other system whose site allows it; None = there is none."""
+    brings_inputs: bool = False
 
 
 def why_not_hedged(hedge: Hedge) -> str | None:
@@ -123,6 +124,8 @@ def why_not_hedged(hedge: Hedge) -> str | None:
         return "the site of the first placement does not allow it"
     if hedge.wait_p90_s <= hedge.min_wait_s:
         return f"9 of 10 such jobs start within {hedge.wait_p90_s} s there, and {hedge.min_wait_s} s are fine"
+    if hedge.brings_inputs:
+        return "its inputs are brought to one system only"
     if hedge.second is None:
         return "no other system fits whose site allows it"
     return None

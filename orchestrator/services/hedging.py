@@ -45,6 +45,7 @@ def place(
             wait_p90_s=int(first.predicted["wait_s"]["p90"]),
             min_wait_s=int(wanted["min_wait_s"]),
             second=chosen.system if chosen else None,
+            brings_inputs=bool((task.envelope.body.get("data") or {}).get("inputs")),
         )
     )
     if why_not is not None or value is None:

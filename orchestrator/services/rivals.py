@@ -1,26 +1,15 @@
-"""Keeping one of two open attempts of a task, and replacing what went out of sight with its system."""
+"""Keeping one of two open attempts of a task."""
 
 from collections.abc import Sequence
-from datetime import datetime, timedelta
-
-from django.db import transaction
+from datetime import datetime
 
 from federation.ledger import record
-from federation.models import System
-from federation.types import Health
-from orchestrator.doorbell import ring
-from orchestrator.envelope.types import Envelope as EnvelopeValue
 from orchestrator.lifecycle import ATTEMPT_MOVES, TASK_MOVES, AttemptState, TaskState, is_terminal
 from orchestrator.models import Attempt, Task
 from orchestrator.observation import Fold
-from orchestrator.rivals import OutOfSight, Rivalry, Side, Verdict, keeps_waiting, settle
+from orchestrator.rivals import Rivalry, Side, Verdict, settle
 from orchestrator.services.cancelling import ask_to_cancel, end_unsent, open_attempts
 from orchestrator.services.moves import attempt_event, task_event
-from orchestrator.services.placing import decide, place_task
-from orchestrator.services.replacement import MAX_MOVES
-
-NOWHERE_PAUSE = timedelta(seconds=60)
-"""Until elsewhere is asked again for an attempt out of sight that fits nowhere else."""
 
 
 def rivals_of(task: Task, attempt: Attempt) -> list[Attempt]:
@@ -67,76 +56,6 @@ def inherit(task: Task, heir: Attempt, attempt: Attempt, *, now: datetime) -> No
     """Let the task go on with its other attempt, after the accepted one ended."""
     why = f"attempt {attempt.number} on {attempt.system.slug} ended: {attempt.cause or attempt.state}"
     _accept(task, heir, attempt, why, now=now)
-
-
-def replace_out_of_sight(system: System, task: Task, attempt: Attempt, *, now: datetime) -> bool:
-    """Place a task anew whose waiting attempt is out of sight with its system; return whether it was tried.
-
-    The attempt stays open and is watched: when its site answers again, `meet` decides which one stays.
-    """
-    if task.attempt_id != attempt.pk or keeps_waiting(_out_of_sight(system, task, attempt), now=now):
-        return False
-    with transaction.atomic():
-        envelope = EnvelopeValue.model_validate(task.envelope.body)
-        value = decide(
-            task.user,
-            envelope,
-            now=now,
-            exclude_systems=[*task.excluded_systems, system.slug],
-            kind=task.kind,
-        )
-        if value.selected is None:
-            Attempt.objects.filter(pk=attempt.pk).update(due_at=now + NOWHERE_PAUSE)
-            return True
-        transaction.set_rollback(not _replace(system, task, attempt, now=now))
-    return True
-
-
-def _replace(system: System, task: Task, attempt: Attempt, *, now: datetime) -> bool:
-    Attempt.objects.filter(pk=attempt.pk).update(rivalry=Rivalry.REPLACED)
-    attempt.rivalry = Rivalry.REPLACED
-    place = [system.slug, attempt.partition, attempt.account]
-    task.plan = {**task.plan, "avoid": [*task.plan.get("avoid", []), place]}
-    task.replacements += 1
-    Task.objects.filter(pk=task.pk).update(plan=task.plan, replacements=task.replacements)
-    seen = attempt.observed_at.isoformat(timespec="seconds") if attempt.observed_at else "its submission"
-    reason = (
-        f"{system.slug} cannot be seen; job {attempt.job_id} waited there when last seen ({seen}). "
-        "Another attempt is made meanwhile; the first that is seen to start stays."
-    )
-    event = task_event(
-        task,
-        "task.replaced",
-        f"{task.name}: {reason}",
-        attempt=attempt,
-        data={"out_of_sight": system.slug, "health": system.health, "attempt": attempt.handle},
-    )
-    record([event], now=now)
-    placed = place_task(task, purpose="replace", now=now, notes=(reason,))
-    record(placed.happenings, now=now)
-    if placed.attempt is None:
-        return False
-    successor = placed.attempt.pk
-    Attempt.objects.filter(pk=successor).update(rivalry=Rivalry.SUCCESSOR)
-    transaction.on_commit(lambda: ring("dispatch", successor))
-    return True
-
-
-def _out_of_sight(system: System, task: Task, attempt: Attempt) -> OutOfSight:
-    wanted = task.spec["replacement"]
-    was_waiting = attempt.state in (AttemptState.PENDING, AttemptState.UNKNOWN)
-    return OutOfSight(
-        health=Health(system.health),
-        is_wanted=wanted["enabled"] and wanted.get("on_endpoint_loss", True),
-        moves_left=MAX_MOVES - task.replacements,
-        was_waiting=was_waiting and bool(attempt.job_id) and bool(attempt.state_raw),
-        has_started=attempt.started_at is not None,
-        is_ending=attempt.cancel_requested_at is not None
-        or task.cancel_requested_at is not None
-        or attempt.rivalry in (Rivalry.HEDGE, Rivalry.REPLACED),
-        unseen_since=attempt.unseen_since,
-        expected_start_at=attempt.expected_start_at,
-    )
 
 
 def _side(task: Task, attempt: Attempt, fold: Fold | None) -> Side:

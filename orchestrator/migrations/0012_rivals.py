@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('orchestrator', '0010_metrics_regret'),
+        ('orchestrator', '0011_staging'),
     ]
 
     operations = [
