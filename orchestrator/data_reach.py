@@ -21,6 +21,8 @@ Held: TypeAlias = Mapping[tuple[str, int], str]
 """Path at a system by (checksum, size)."""
 _RATES = 200
 """Newest finished transfers that rates are learned from."""
+_LEAST_BYTES = 8 << 20
+"""A transfer of less tells how long it takes to begin one, not how fast bytes move."""
 
 
 def storages_of(connection: Connection) -> tuple[Storage, ...]:
@@ -97,7 +99,11 @@ def _takes_files(profile_id: int) -> bool:
 def pair_rates(user: AbstractBaseUser) -> dict[tuple[str, str], tuple[float, ...]]:
     """Return MiB/s by (source collection, system) of this user's newest stage-ins, oldest first."""
     rows = Transfer.objects.filter(
-        user_id=user.pk, purpose=TransferPurpose.STAGE_IN.value, state="succeeded", attempt__isnull=False
+        user_id=user.pk,
+        purpose=TransferPurpose.STAGE_IN.value,
+        state="succeeded",
+        attempt__isnull=False,
+        bytes_moved__gte=_LEAST_BYTES,
     ).select_related("attempt__system")
     found: dict[tuple[str, str], tuple[float, ...]] = {}
     for row in reversed(rows.order_by("-id")[:_RATES]):

@@ -13,7 +13,7 @@ from typing import Any
 
 from portal import demo_file
 from portal import env as environment
-from portal.demo import globus_place
+from portal.demo import globus_place, storage
 from portal.embedded import processes
 from portal.embedded.engine import MARK, Engine
 from portal.embedded.errors import EngineError
@@ -23,6 +23,8 @@ STOP_WITHIN_S = 8.0
 READY_WITHIN_S = 120.0
 ROOT = environment.ROOT
 Say = Callable[[str], None]
+DEMO_SITES = ("anvil", "delta", "deltaai", "vista")
+"""The demo's emulated clusters; what makes them cannot be loaded before the settings are."""
 
 
 class Installation:
@@ -146,6 +148,9 @@ class Installation:
         """Migrate, load given profiles, and make the demo; each failure is fatal."""
         if self._stands_in:
             self.environment |= globus_place.variables(self.env.data_dir)
+        if self.demo and self.env.profiles is None and not self.env.local_roots:
+            name = environment.variable_of("local_roots")
+            self.environment[name] = storage.roots(self.env.data_dir, DEMO_SITES)
         self._manage("migrate", "--noinput", "--verbosity", "1")
         if self.env.profiles is not None:
             self._manage("load_profiles", str(self.env.profiles))

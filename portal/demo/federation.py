@@ -13,7 +13,7 @@ from federation.models import Connection, System
 from federation.profile_yaml import read_profile
 from federation.services import allocate, connect, store_profile
 from portal.demo import globus as by_globus
-from portal.demo import this_machine
+from portal.demo import storage, this_machine
 from portal.demo_file import DemoUser
 from portal.skills.registry import Scope
 from portal.tokens import issue_token
@@ -77,7 +77,10 @@ def make_systems(data_dir: Path, *, now: datetime) -> None:
     """Make the emulated clusters that are not there yet; put their profiles and this machine's in force."""
     for slug, (spec, seed) in CLUSTERS.items():
         create(directory_of(data_dir, slug), spec, seed=seed)
-        _put_in_force(slug, (PROFILES / f"{slug}.yaml").read_text(), now=now)
+        lines = storage.profile_lines(
+            directory_of(data_dir, slug), slug, with_collection=by_globus.is_used(data_dir)
+        )
+        _put_in_force(slug, f"{(PROFILES / f'{slug}.yaml').read_text()}{lines}", now=now)
     own = this_machine.profile_text()
     if own is not None:
         _put_in_force(this_machine.SLUG, own, now=now)
@@ -120,12 +123,14 @@ def make_person(
         variables = env(place, user=person.username) | {"USER": person.username, "HOME": str(home)}
         if globus is not None and slug in by_globus.ENDPOINTS:
             by_globus.let_in(globus, user, system, variables, now=now)
+            by_globus.open_collection(globus, user, system, home)
         else:
             settings = {"env": variables}
             connect(user, system, kind="local", settings=settings, now=now, remote_user=person.username)
         for account, unit, granted in accounts:
             allocate(user, system, account, unit=unit, granted=Decimal(granted), now=now)
     if person.credits:
+        storage.make_folder(data_dir, person.username)
         _let_in_here(user, data_dir, now=now)
     return known
 

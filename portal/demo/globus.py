@@ -17,14 +17,14 @@ from django.conf import settings
 from django.contrib.auth.models import User
 
 from federation.models import System
-from portal.demo import globus_place
+from portal.demo import globus_place, storage
 from portal.globus import flow
 from portal.globus.application import COMPUTE_SERVER, redirect_uri
 from portal.globus.connections import GlobusSettings
 from portal.globus.endpoints import connect_endpoint
 from portal.models import GlobusToken
 from providers.sandbox.globus.server import StandIn, serving
-from providers.sandbox.globus.spec import Application, Endpoint, Person, identity
+from providers.sandbox.globus.spec import Application, Collection, Endpoint, Person, identity
 
 ENDPOINTS = {
     "deltaai": "0d7a15c4-6a58-4f0c-9d1e-5b1f0a0c0a11",
@@ -84,6 +84,16 @@ def let_in(server: StandIn, user: User, system: System, variables: dict[str, str
     good = GlobusToken.objects.filter(user=user, resource_server=COMPUTE_SERVER, is_refused=False)
     if not good.exists():
         _consent(user, person, now=now)
+
+
+def open_collection(server: StandIn, user: User, system: System, home: Path) -> None:
+    """Let a person see their home folder at a system as the root of its collection."""
+    key = storage.COLLECTIONS[system.slug]
+    known = server.state.get("collection", key) or {"homes": {}}
+    homes = {**known["homes"], person_of(user).sub: str(home)}
+    name = f"{system.slug} home"
+    collection = Collection(id=key, name=name, root=str(home.parent), homes=homes, identities=tuple(homes))
+    server.state.know(collections=[collection])
 
 
 def person_of(user: User) -> Person:

@@ -239,6 +239,7 @@ def test_the_estimate_counts_bytes_over_rates_and_nothing_for_what_is_held(
     assert transfer_s(big) == 500, "50,000 MiB at the 100 MiB/s that are assumed before anything is known"
     assert transfer_s(known) == 1
     until(submit(alice, "true", inputs=[known]), TaskState.SUCCEEDED)
+    assert data_reach.pair_rates(alice) == {}, "so little says nothing of rates"
     Transfer.objects.update(bytes_moved=10 << 20)
     moved = Transfer.objects.get()
     assert moved.started_at is not None

@@ -72,6 +72,12 @@ class Collection(Frozen):
     """Whether it asks for a `data_access` consent of its own."""
     identities: tuple[str, ...] = ()
     """Who may use it; empty = everybody."""
+    homes: Mapping[str, str] = Field(default_factory=dict)
+    """Identity → the directory that this person sees instead, as where each is another local user."""
+
+    def root_for(self, sub: str) -> str:
+        """Return the directory that a person sees as the collection's root."""
+        return self.homes.get(sub, self.root)
 
 
 class MoveFault(StrEnum):

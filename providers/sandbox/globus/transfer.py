@@ -100,7 +100,7 @@ class Transfer:
         self._ask_for_consent(ends, sub, client)
         for item in doc["DATA"]:
             for collection, path in zip(ends, (item["source_path"], item["destination_path"]), strict=True):
-                if _place(collection, path) is None:
+                if _place(collection, path, sub) is None:
                     raise Refused(403, "EndpointPermissionDenied", f"Path not allowed: {path}")
         with self._lock:
             known = self.state.get("submission", doc["submission_id"])
@@ -223,14 +223,16 @@ class Transfer:
                 self._change(key, status="FAILED", fatal=fatal, finished_at=time.time())
 
     def _work(self, key: str) -> None:
-        request = (self.state.get("move", key) or {})["request"]
+        doc = self.state.get("move", key) or {}
+        request, owner = doc["request"], doc["owner"]
         ends = [
             Collection.model_validate(self.state.get("collection", request[name]))
             for name in ("source_endpoint", "destination_endpoint")
         ]
         files: list[tuple[Path, Path]] = []
         for item in request["DATA"]:
-            source, target = _place(ends[0], item["source_path"]), _place(ends[1], item["destination_path"])
+            source = _place(ends[0], item["source_path"], owner)
+            target = _place(ends[1], item["destination_path"], owner)
             assert source is not None  # noqa: S101  # looked at when it was submitted
             assert target is not None  # noqa: S101  # as above
             files += self._until_it_works(key, partial(_pairs, source, target))
@@ -290,9 +292,9 @@ def _instant(text: str) -> float:
     return (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()
 
 
-def _place(collection: Collection, path: str) -> Path | None:
-    """Return the real file of a collection's path; None = outside of what the collection shows."""
-    root = Path(collection.root).resolve()
+def _place(collection: Collection, path: str, sub: str) -> Path | None:
+    """Return the real file of a path as a person sees it; None = outside of what the collection shows them."""
+    root = Path(collection.root_for(sub)).resolve()
     found = (root / path.lstrip("/")).resolve()
     return found if found == root or root in found.parents else None
 
