@@ -1,4 +1,4 @@
-"""The demo's storages: each person sees their own files, on this machine and through the stand-in's collections."""
+"""The demo's storages: each person sees their own files, on this machine and through collections."""
 
 import json
 from pathlib import Path

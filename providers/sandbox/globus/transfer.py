@@ -293,7 +293,7 @@ def _instant(text: str) -> float:
 
 
 def _place(collection: Collection, path: str, sub: str) -> Path | None:
-    """Return the real file of a path as a person sees it; None = outside of what the collection shows them."""
+    """Return the real file of a path as a person sees it; None = outside of what they are shown."""
     root = Path(collection.root_for(sub)).resolve()
     found = (root / path.lstrip("/")).resolve()
     return found if found == root or root in found.parents else None
