@@ -19,11 +19,13 @@ import time
 import urllib.error
 import urllib.request
 from collections import Counter
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 TERMINAL = {"succeeded", "failed", "cancelled"}
+ENDED = {*TERMINAL, "superseded"}
 PARTS = {
     "web": "uvicorn",
     "control worker": "control@",
@@ -32,6 +34,8 @@ PARTS = {
     "postgres": "/postgres -D",
     "valkey": "valkey-server",
     "sandbox daemon": "portal.demo.sandbox",
+    "link (Globus stand-in)": "portal.demo.globus_serve",
+    "link (command in flight)": "links/local_runner",
 }
 """Words in the command line of each part's processes."""
 
@@ -140,6 +144,36 @@ def submit_all(demo: Demo, count: int, every_s: float, dice: random.Random) -> l
     return handles
 
 
+def unbalanced(demo: Demo) -> list[str]:
+    """Return the allocations that still hold something, or whose ledger does not add up to their totals."""
+    lines: dict[str, list[dict[str, Any]]] = {}
+    for line in everything(demo, "/charges"):
+        lines.setdefault(line["allocation"], []).append(line)
+    faults = []
+    for allocation in everything(demo, "/allocations"):
+        own = lines.get(allocation["id"], [])
+        by_attempt: dict[str, set[str]] = {}
+        for line in own:
+            by_attempt.setdefault(line["attempt"], set()).add(line["kind"])
+        used = sum(Decimal(str(line["amount"])) for line in own if line["kind"] == "settle")
+        open_ = [attempt for attempt, kinds in by_attempt.items() if kinds == {"reserve"}]
+        if open_ or Decimal(str(allocation["reserved"])) != 0 or Decimal(str(allocation["used"])) != used:
+            faults.append(f"{allocation['system']}/{allocation['account']}: {len(open_)} open, used {used}")
+    return faults
+
+
+def everything(demo: Demo, path: str) -> list[dict[str, Any]]:
+    """Return every row of a list of the API."""
+    rows: list[dict[str, Any]] = []
+    cursor = ""
+    while True:
+        page = demo.call("GET", f"{path}?limit=200{cursor}")
+        rows += page["results"]
+        if not page["next"]:
+            return rows
+        cursor = f"&cursor={page['next']}"
+
+
 def settle(demo: Demo, handles: list[str], within_s: float) -> dict[str, Any]:
     """Wait until every task has ended; return the tasks by handle."""
     until = time.monotonic() + within_s
@@ -175,6 +209,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=7)
     parser.add_argument("--every-s", type=float, default=0.3)
     parser.add_argument("--port", type=int, default=8391)
+    parser.add_argument("--settle-s", type=float, default=600, help="wait this long for the last to end")
     given = parser.parse_args()
     dice = random.Random(given.seed)  # a repeatable run
     with tempfile.TemporaryDirectory(prefix="facet-chaos-") as folder:
@@ -184,21 +219,14 @@ def main() -> int:
             demo.wait_ready()
             began = time.monotonic()
             handles = submit_all(demo, given.tasks, given.every_s, dice)
-            tasks = settle(demo, handles, within_s=600)
+            tasks = settle(demo, handles, within_s=given.settle_s)
             return report(demo, given.tasks, handles, tasks, time.monotonic() - began)
         finally:
             demo.stop()
 
 
 def report(demo: Demo, count: int, handles: list[str], tasks: dict[str, Any], took_s: float) -> int:
-    attempts: dict[str, Any] = {}
-    cursor = ""
-    while True:
-        page = demo.call("GET", f"/attempts?limit=200{cursor}")
-        attempts |= {attempt["id"]: attempt for attempt in page["results"]}
-        if not page["next"]:
-            break
-        cursor = f"&cursor={page['next']}"
+    attempts = {attempt["id"]: attempt for attempt in everything(demo, "/attempts")}
     jobs = jobs_at_sites(demo)
     ours = sum(jobs.values())
     doubled = {name: times for name, times in jobs.items() if times > 1}
@@ -209,6 +237,8 @@ def report(demo: Demo, count: int, handles: list[str], tasks: dict[str, Any], to
         for number, task in enumerate(tasks[handle] for handle in handles)
         if task["state"] in TERMINAL and (task["state"] == "failed") != (number % 10 == 0)
     ]
+    ledger = unbalanced(demo)
+    still_open = [attempt for attempt in attempts.values() if attempt["state"] not in ENDED]
     verify = subprocess.run(
         [sys.executable, str(ROOT / "run.py"), "manage", "verify_events"],
         env=demo.env,
@@ -224,6 +254,8 @@ def report(demo: Demo, count: int, handles: list[str], tasks: dict[str, Any], to
         "jobs at the sites": ours,
         "attempts that know their job": len(with_job),
         "submit keys with two jobs": len(doubled),
+        "attempts still open": len(still_open),
+        "ledger": "balanced" if not ledger else "; ".join(ledger),
         "event chain": "unbroken" if verify.returncode == 0 else verify.stdout + verify.stderr,
         "seconds": round(took_s),
     }
@@ -232,7 +264,17 @@ def report(demo: Demo, count: int, handles: list[str], tasks: dict[str, Any], to
     for task in (*stuck, *wrong)[:5]:
         print(json.dumps(task, indent=1)[:2000])
     print("doubled:", doubled) if doubled else None
-    return int(bool(stuck or wrong or doubled or count != len(set(handles)) or verify.returncode))
+    return int(
+        bool(
+            stuck
+            or wrong
+            or doubled
+            or ledger
+            or still_open
+            or count != len(set(handles))
+            or verify.returncode
+        )
+    )
 
 
 if __name__ == "__main__":
