@@ -13,6 +13,9 @@ _ELSEWHERE = frozenset({Cause.DISPATCH_REJECTED, Cause.LAUNCH_FAILED, Cause.NODE
 """Causes that lie with the place: the next attempt prefers another one."""
 
 
+_RESUMED = frozenset({Cause.TIMEOUT, Cause.PREEMPTED, Cause.NODE_FAILURE})
+"""Causes after which a checkpoint is there and worth going on from; more wall time is not needed then."""
+
 _PLACES_FAULT = frozenset({Cause.LAUNCH_FAILED, Cause.NODE_FAILURE, Cause.LOST})
 _OWN_DOING = frozenset({Cause.EXIT_CODE, Cause.TIMEOUT, Cause.OUT_OF_MEMORY})
 
@@ -52,6 +55,8 @@ class Ended:
     replan_requested: bool
     is_retryable: bool = True
     """False: the site refused for a reason that will not pass there."""
+    saves_itself: bool = False
+    """The work writes checkpoints and had started."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +72,8 @@ class Adaptation:
     """Keep the next attempt off the same system × partition × account."""
     never_there_again: bool = False
     """The site refused for a reason that will not pass."""
+    resumes: bool = False
+    """Go on from the checkpoint, at the system that holds it."""
 
 
 def adapt(ended: Ended) -> Adaptation:
@@ -85,15 +92,18 @@ def adapt(ended: Ended) -> Adaptation:
         )
     if ended.attempts_made >= ended.max_attempts:
         return Adaptation(final, f"{_SENTENCE[cause]} All {ended.max_attempts} attempts are used up.")
-    walltime_s = ceil(ended.walltime_s * ended.extend_walltime_factor) if cause is Cause.TIMEOUT else None
+    resumes = ended.saves_itself and cause in _RESUMED
+    grows = cause is Cause.TIMEOUT and not resumes
+    walltime_s = ceil(ended.walltime_s * ended.extend_walltime_factor) if grows else None
     step = min(ended.attempts_made - 1, len(_BACK_OFF_S) - 1)
     return Adaptation(
         Act.RETRY,
         f"{_SENTENCE[cause]} Attempt {ended.attempts_made + 1} of {ended.max_attempts} follows"
-        + (f" with {walltime_s} s of wall time." if walltime_s else "."),
+        + (" from its checkpoint." if resumes else f" with {walltime_s} s of wall time." if grows else "."),
         delay_s=_BACK_OFF_S[step],
         walltime_s=walltime_s,
-        avoid_place=cause in _ELSEWHERE,
+        avoid_place=cause in _ELSEWHERE and not resumes,
+        resumes=resumes,
         never_there_again=cause is Cause.DISPATCH_REJECTED and not ended.is_retryable,
     )
 

@@ -197,6 +197,7 @@ def _job(attempt: Attempt) -> tuple[JobRequest, Kit | None]:
         container_image=image,
         remote_user=connection.remote_user,
         home=(connection.facts or {}).get("home", ""),
+        resumes=task.plan.get("resume") == system.slug,
         milestone_url=_milestone_url(connection.kind),
         inputs=tuple(attempt.inputs),
     )

@@ -26,6 +26,8 @@ class JobFacts:
     container_image: str | None
     remote_user: str
     home: str
+    resumes: bool = False
+    """It goes on from a checkpoint of an earlier attempt."""
     milestone_url: str = ""
     """Where the job may report milestones; empty: it is not told."""
     inputs: tuple[Mapping[str, Any], ...] = ()
@@ -78,6 +80,8 @@ def job_request(spec: Mapping[str, Any], profile: ProfileDocument, facts: JobFac
     command = spec["command"]
     uses_conda = environment["conda"] is not None
     workdir, reporting = spec["workdir"] or where.path, kit(profile, facts)
+    saving = spec.get("checkpoint")
+    resume = saving["resume"] if saving else None
     return JobRequest(
         submit_key=facts.submit_key,
         name=name,
@@ -107,19 +111,38 @@ def job_request(spec: Mapping[str, Any], profile: ProfileDocument, facts: JobFac
             **environment["variables"],
             **_own_variables(facts),
             **(reporting.variables(workdir) if reporting else {}),
+            **(_checkpoint_variables(profile, facts) if saving else {}),
         },
         setup=(
             *(reporting.setup() if reporting else ()),
             *profile.environment.setup,
             *(profile.environment.conda_setup if uses_conda else ()),
             *environment["setup"],
+            *(_CHECKPOINT_SETUP if saving else ()),
         ),
+        signal=f"B:{saving['signal']}@{saving['before_s']}" if saving else None,
+        resume_argv=tuple(resume) if isinstance(resume, list) else None,
+        resume_shell=resume if isinstance(resume, str) else None,
         requeue="preempted" in spec["retry"]["on"],
         extra_directives=switches.extra_directives,
         argv=tuple(command) if isinstance(command, list) else None,
         shell_command=command if isinstance(command, str) else None,
         script=spec["script"],
     )
+
+
+_CHECKPOINT_SETUP = (
+    'mkdir -p -- "$FACET_CHECKPOINT_DIR"',
+    # A job that the scheduler itself started again goes on as well.
+    'if [ "${SLURM_RESTART_COUNT:-0}" != 0 ]; then export FACET_RESUME=1; fi',
+)
+
+
+def _checkpoint_variables(profile: ProfileDocument, facts: JobFacts) -> dict[str, str]:
+    """Return where checkpoints go (one folder for all attempts at a system), and whether to go on."""
+    base = base_folder(profile, home=facts.home, remote_user=facts.remote_user, account=facts.account)
+    place = {"FACET_CHECKPOINT_DIR": f"{base}/{facts.task}/checkpoint"}
+    return place | ({"FACET_RESUME": "1"} if facts.resumes else {})
 
 
 def _own_variables(facts: JobFacts) -> dict[str, str]:

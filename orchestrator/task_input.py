@@ -82,6 +82,30 @@ class HedgeInput(Frozen):
     )
 
 
+class CheckpointInput(Frozen):
+    """How the work saves itself before its wall time ends, and goes on from there in the next attempt."""
+
+    signal: Literal["USR1", "USR2", "TERM", "INT", "HUP"] = Field(
+        "USR1", description="Sent to the work itself (the batch shell, which becomes it where it can)."
+    )
+    before_s: int = Field(
+        120, ge=1, le=65_535, description="Seconds before the end of the wall time; Slurm may be 60 s early."
+    )
+    resume: tuple[str, ...] | str | None = Field(
+        None,
+        description="Run instead of the work where an attempt goes on from a checkpoint; absent: the same "
+        "work again. It finds FACET_RESUME=1 and FACET_CHECKPOINT_DIR.",
+    )
+
+    @field_validator("resume")
+    @classmethod
+    def _says_something(cls, value: tuple[str, ...] | str | None) -> tuple[str, ...] | str | None:
+        words = (value,) if isinstance(value, str) else value
+        if words is not None and (not words or not words[0].strip() or any("\0" in word for word in words)):
+            raise ValueError("must be a command, without NUL bytes")
+        return value
+
+
 class ContinuationInput(Frozen):
     """Which events should wake whom."""
 
@@ -155,6 +179,7 @@ class TaskInput(Frozen):
     retry: RetryInput = RetryInput()
     replacement: ReplacementInput = ReplacementInput()
     hedge: HedgeInput = HedgeInput()
+    checkpoint: CheckpointInput | None = None
     continuation: ContinuationInput = ContinuationInput()
     budget: BudgetInput | None = Field(None, description="What this task may use at most.")
     project: Project | None = Field(
@@ -232,4 +257,8 @@ def _each_its_own_path(inputs: tuple[FileInput, ...]) -> None:
 
 def stored(task: TaskInput) -> Mapping[str, Any]:
     """Return the spec that is kept with the task: everything but the envelope, which has its own row."""
-    return task.model_dump(mode="json", exclude={"envelope", "envelope_id"})
+    spec = task.model_dump(mode="json", exclude={"envelope", "envelope_id"})
+    if task.checkpoint is not None and "on" not in task.retry.model_fields_set:
+        # Work that saves itself is meant to go on after its wall time.
+        spec["retry"]["on"] = [*spec["retry"]["on"], Cause.TIMEOUT.value]
+    return spec

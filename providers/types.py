@@ -402,6 +402,9 @@ class JobRequest(Frozen):
     """Lines run before the work, verbatim (the user's and the site's)."""
     signal: str | None = None
     """For example "B:USR1@120"."""
+    resume_argv: tuple[str, ...] | None = None
+    resume_shell: str | None = None
+    """What runs instead of the work where FACET_RESUME is set; at most one of the two."""
     requeue: bool = False
     extra_directives: tuple[str, ...] = ()
     """Verbatim options of the user's script that the envelope does not cover, without the prefix."""

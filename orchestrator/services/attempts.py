@@ -214,6 +214,7 @@ def conclude(
             cancel_requested=task.cancel_requested_at is not None,
             replan_requested=attempt.cancel_reason == "superseded",
             is_retryable=is_retryable,
+            saves_itself=bool(task.spec.get("checkpoint")) and attempt.started_at is not None,
         )
     )
     _act(task, attempt, decision, cause, now=now, left=left)
@@ -296,6 +297,7 @@ def _again(task: Task, attempt: Attempt, decision: Adaptation, cause: Cause | No
         # Work that left a queue must not return to it at once, whatever an emptier snapshot promises.
         "avoid": [place] if decision.avoid_place or task.plan.get("leaves") else [],
         "never": [*task.plan.get("never", []), *([place] if decision.never_there_again else [])],
+        **({"resume": attempt.system.slug} if decision.resumes else {}),
         "walltime_s": decision.walltime_s or task.plan.get("walltime_s"),
         "purpose": "retry" if decision.act is Act.RETRY else "replace",
     }

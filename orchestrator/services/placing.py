@@ -387,6 +387,12 @@ def _decide_for(task: Task, given: EnvelopeValue, purse: Purse, *, now: datetime
         "budgets": purse.charges_left(),
     }
     excluded = [*task.excluded_systems, *hard]
+    if home := task.plan.get("resume"):
+        # Its checkpoint lies there; elsewhere it would begin anew.
+        others = System.objects.exclude(slug=home).values_list("slug", flat=True)
+        value = decide(task.user, envelope, avoid=never, exclude_systems=[*excluded, *others], **wanted)
+        if value.selected is not None:
+            return value
     value = decide(task.user, envelope, avoid=never | avoid, exclude_systems=excluded, **wanted)
     if value.selected is None and avoid:
         # Better the same place again than none: what failed there may have passed.

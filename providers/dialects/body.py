@@ -64,7 +64,7 @@ def body_lines(job: JobRequest) -> list[str]:
     Raises:
         InvalidInput: a field cannot be rendered safely, or there is not exactly one kind of work.
     """
-    return [_FAIL, *_environment(job), *_enter_workdir(job), *_work(job)]
+    return [_FAIL, *_environment(job), *_enter_workdir(job), *_resume(job), *_work(job)]
 
 
 def checked_key(key: str) -> str:
@@ -186,6 +186,16 @@ def _work(job: JobRequest) -> list[str]:
             return [_become(job, f"/bin/sh -c {quote(text)}")]
         return [f"eval {quote(text)}"]
     return _script_work(job, job.script or "")
+
+
+def _resume(job: JobRequest) -> list[str]:
+    """Return what runs instead of the work where it goes on from a checkpoint."""
+    if job.resume_argv is None and job.resume_shell is None:
+        return []
+    instead = job.model_copy(
+        update={"argv": job.resume_argv, "shell_command": job.resume_shell, "script": None}
+    )
+    return ['if [ -n "${FACET_RESUME:-}" ]; then', *_work(instead), "exit", "fi"]
 
 
 def _script_work(job: JobRequest, text: str) -> list[str]:

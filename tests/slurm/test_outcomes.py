@@ -1,6 +1,7 @@
 """Every way a job can end or wait on real Slurm: state, cause, words, events, and what accounting counts."""
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from django.contrib.auth.models import User
 from django.utils import timezone
@@ -86,6 +87,13 @@ def test_every_end_is_told_as_accounting_has_it_and_a_requeue_is_the_same_attemp
         envelope={"gpus": 1, "cpus": 2, "walltime_s": 300, "policy": {"prefer": ["deltaai"]}},
         retry={"max_attempts": 2, "on": ["node_failure"]},
     )
+    saving = submit(
+        researcher,
+        SAVES,
+        envelope=minute,
+        checkpoint={"before_s": 20, "resume": ["cat", "../checkpoint/said"]},
+        retry={"max_attempts": 2, "on": ["timeout"]},
+    )
     all_step_until([*again, avoided], TaskState.RUNNING)
 
     by_hand, by_failure = [task.attempts.get() for task in again]
@@ -95,13 +103,28 @@ def test_every_end_is_told_as_accounting_has_it_and_a_requeue_is_the_same_attemp
     all_step_until(again, TaskState.PENDING)
     for attempt in (by_hand, by_failure):  # else Slurm waits two minutes before it starts a requeued job
         federation.cluster(attempt).ask("scontrol", "update", f"jobid={attempt.job_id}", "starttime=now")
-    all_step_until([*ending.values(), *again, avoided], timeout=115)
+    all_step_until([*ending.values(), *again, avoided, saving], timeout=170)
 
     for name, end in ENDS.items():
         _ended(federation, ending[name], end)
     for task, first_end in zip(again, ("REQUEUED", "NODE_FAIL"), strict=True):
         _restarted_once(federation, task, first_end)
     _went_elsewhere(federation, avoided)
+    _went_on(federation, saving)
+
+
+SAVES = """trap 'echo saved > "$FACET_CHECKPOINT_DIR/said"' USR1
+while :; do sleep 1 & wait $!; done"""
+
+
+def _went_on(federation: Federation, task: Task) -> None:
+    """The signal came before the limit, and the second attempt read what the first one saved."""
+    first, second = task.attempts.order_by("number")
+
+    assert task.state == TaskState.SUCCEEDED
+    assert (first.cause, first.shape["walltime_s"], second.shape["walltime_s"]) == ("timeout", 60, 60)
+    assert [row.state for row in federation.accounted(first, second)] == ["TIMEOUT", "COMPLETED"]
+    assert Path(second.stdout_path).read_text() == "saved\n"
 
 
 def _restartable(user: User, system: str) -> Task:

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from datetime import timedelta
 from decimal import Decimal
+from pathlib import Path
 
 import pytest
 from django.contrib.auth.models import User
@@ -60,9 +61,19 @@ def test_a_listed_cause_is_retried_until_the_attempts_are_used_up(
     assert "All 2 attempts are used up" in task.reason
 
 
-def test_a_job_that_runs_out_of_wall_time_says_so_and_gets_more(
-    delta: System, alice: User, until: Until
+SAVES = 'trap \'echo "$n" > "$FACET_CHECKPOINT_DIR/n"\' USR1; for n in $(seq 600); do sleep 1 & wait $!; done'
+"""Work that counts seconds and writes how far it is when it is told to."""
+
+
+def test_jobs_that_run_out_of_wall_time_get_more_or_go_on_from_their_checkpoint(
+    sites: Sites, delta: System, alice: User, until: Until
 ) -> None:
+    saving = submit(
+        alice,
+        SAVES,
+        envelope={"gpus": 1, "cpus": 2, "walltime_s": 60},
+        checkpoint={"signal": "USR1", "before_s": 40, "resume": 'read n < "$FACET_CHECKPOINT_DIR/n"'},
+    )
     task = submit(
         alice,
         'if [ "$FACET_ATTEMPT" = 1 ]; then sleep 600; fi',
@@ -75,6 +86,14 @@ def test_a_job_that_runs_out_of_wall_time_says_so_and_gets_more(
     assert (first.state, first.cause) == (AttemptState.FAILED, "timeout")
     assert second.shape["walltime_s"] == 120
     assert task.state == TaskState.SUCCEEDED
+    until(saving)
+    first, second = saving.attempts.order_by("number")
+    assert (first.cause, second.shape["walltime_s"], saving.state) == ("timeout", 60, TaskState.SUCCEEDED)
+    assert (
+        "follows from its checkpoint" in Event.objects.get(task=saving.handle, type="task.retrying").summary
+    )
+    kept = Path(first.workdir).parent / "checkpoint" / "n"
+    assert 5 <= int(kept.read_text()) <= 45
 
 
 def test_a_lost_answer_is_resolved_by_asking_for_the_key(

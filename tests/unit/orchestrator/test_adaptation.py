@@ -62,6 +62,18 @@ def test_only_a_time_out_asks_for_more_wall_time_rounded_up() -> None:
     assert adapt(ENDED).walltime_s is None
 
 
+@pytest.mark.parametrize("cause", [Cause.TIMEOUT, Cause.PREEMPTED, Cause.NODE_FAILURE])
+def test_work_that_saves_itself_goes_on_where_it_was_without_more_wall_time(cause: Cause) -> None:
+    saving = replace(ENDED, cause=cause, retry_on=frozenset({cause}), saves_itself=True)
+
+    decision = adapt(saving)
+
+    assert (decision.act, decision.resumes, decision.walltime_s) == (Act.RETRY, True, None)
+    assert not decision.avoid_place
+    assert decision.reason.endswith("Attempt 2 of 3 follows from its checkpoint.")
+    assert not adapt(replace(saving, cause=Cause.LOST, retry_on=frozenset({Cause.LOST}))).resumes
+
+
 @pytest.mark.parametrize(
     ("cause", "avoids"),
     [

@@ -414,6 +414,27 @@ def test_a_conda_environment_is_activated_or_the_job_fails(tmp_path: Path) -> No
     assert (bad.returncode, bad.stdout) == (ENVIRONMENT_EXIT, "")
 
 
+@pytest.mark.parametrize(
+    "resume", [{"resume_argv": ("echo", "went on")}, {"resume_shell": "echo went on"}], ids=str
+)
+@pytest.mark.parametrize(
+    "work", [{"argv": ("echo", "began")}, {"shell_command": "echo began"}, {"script": "echo began"}], ids=str
+)
+def test_the_work_goes_on_from_its_checkpoint_only_where_it_is_told(
+    tmp_path: Path, work: dict[str, Any], resume: dict[str, Any]
+) -> None:
+    script = render_script(here(tmp_path, **work, **resume))
+
+    assert run(script, cwd=tmp_path).stdout == "began\n"
+    assert run(script, cwd=tmp_path, FACET_RESUME="1").stdout == "went on\n"
+
+
+def test_a_resumed_shell_command_keeps_its_exit_code(tmp_path: Path) -> None:
+    script = render_script(here(tmp_path, argv=("true",), resume_shell="(exit 7)"))
+
+    assert run(script, cwd=tmp_path, FACET_RESUME="1").returncode == 7
+
+
 def test_the_signal_for_the_batch_shell_reaches_the_work(tmp_path: Path) -> None:
     script = "#!/bin/bash\ntrap 'echo saved; exit 9' USR1\nkill -USR1 $$\nsleep 5\n"
 
