@@ -31,6 +31,11 @@ def is_site_manager(user: AbstractBaseUser | AnonymousUser) -> bool:
     return user.groups.filter(name=GROUP).exists()
 
 
+def is_administrator(user: AbstractBaseUser | AnonymousUser) -> bool:
+    """Say whether this person may decide for everybody: staff, and not narrowed to some systems."""
+    return bool(getattr(user, "is_staff", False)) and not is_site_manager(user)
+
+
 def managed_by(user: AbstractBaseUser | AnonymousUser) -> Managed | None:
     """Return the systems a site manager looks after; None for everybody else."""
     if not isinstance(user, User) or not is_site_manager(user):

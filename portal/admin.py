@@ -12,7 +12,7 @@ from unfold.forms import AdminPasswordChangeForm, UserChangeForm, UserCreationFo
 
 from federation.admin.readonly import ReadOnlyAdmin
 from federation.admin.scope import ScopedAdmin, managed
-from portal.models import ApiToken, IdempotencyRecord
+from portal.models import ApiToken, GlobusIdentity, GlobusToken, IdempotencyRecord
 from portal.tokens import revoke_token, state_of
 
 admin.site.unregister(User)
@@ -74,3 +74,29 @@ class IdempotencyRecordAdmin(ReadOnlyAdmin):
     list_select_related = ("user",)
     search_fields = ("=key", "=user__username")
     shown = ("key", "user", "route", "status", "created_at")
+
+
+@admin.register(GlobusIdentity)
+class GlobusIdentityAdmin(ReadOnlyAdmin):
+    """Who signs in with which Globus identity."""
+
+    list_display = ("username", "user", "sub", "linked_at")
+    list_select_related = ("user",)
+    search_fields = ("=sub", "username", "=user__username")
+    shown = ("user", "username", "sub", "linked_at")
+
+
+@admin.register(GlobusToken)
+class GlobusTokenAdmin(ReadOnlyAdmin):
+    """What people delegated to Facet; the secrets themselves are sealed and never shown."""
+
+    list_display = ("resource_server", "owner", "expires_at", "is_refused", "updated_at")
+    list_select_related = ("user",)
+    list_filter = ("resource_server", "is_refused")
+    search_fields = ("=user__username",)
+    shown = ("owner", "resource_server", "scope", "expires_at", "is_refused", "updated_at")
+
+    @admin.display(description="of")
+    def owner(self, token: GlobusToken) -> str:
+        """Return whose it is."""
+        return token.user.get_username() if token.user else "the application itself"

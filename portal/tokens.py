@@ -11,7 +11,7 @@ from django.db.models import QuerySet
 from pydantic import Field
 
 from federation.handles import new_handle
-from federation.managers import is_site_manager
+from federation.managers import is_administrator
 from federation.selectors import check_slugs
 from portal.models import ApiToken
 from portal.skills.registry import Caller, Scope
@@ -117,8 +117,7 @@ def scopes_of(words: Iterable[str], *, pointer: str = "/scopes") -> tuple[Scope,
 
 def may_hold(user: AbstractBaseUser) -> frozenset[Scope]:
     """Return the widest scopes a token of this user can have; a site manager is no administrator."""
-    is_admin = getattr(user, "is_staff", False) and not is_site_manager(user)
-    return EVERY_SCOPE | ({Scope.ADMIN} if is_admin else frozenset())
+    return EVERY_SCOPE | ({Scope.ADMIN} if is_administrator(user) else frozenset())
 
 
 def issue_token(

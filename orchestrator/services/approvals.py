@@ -14,6 +14,7 @@ from django.db import transaction
 
 from federation.handles import new_handle
 from federation.ledger import Happening, record
+from federation.managers import is_administrator
 from orchestrator.budgets import Ask, ask_words
 from orchestrator.doorbell import ring
 from orchestrator.lifecycle import Cause, TaskState
@@ -115,7 +116,7 @@ def decide_approval(
         Conflict: it was decided otherwise, withdrawn, or has expired.
     """
     seen = Approval.objects.filter(handle=handle) if isinstance(handle, str) else Approval.objects.none()
-    is_admin = bool(getattr(approver.user, "is_staff", False))
+    is_admin = is_administrator(approver.user)
     mine = seen if is_admin else seen.filter(user_id=approver.user.pk)
     task_id = mine.values_list("task_id", flat=True).first()
     if task_id is None:

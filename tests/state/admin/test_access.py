@@ -15,7 +15,7 @@ from tests.state.admin.asking import (
 )
 from tests.state.conftest import Sites
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = pytest.mark.django_db
 
 
 def _connection(user: User, system: System, **changes: str) -> dict[str, str]:

@@ -1,7 +1,6 @@
 """History is read only, and no page shows a secret."""
 
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 import pytest
 from django.contrib.admin.sites import site
@@ -22,7 +21,7 @@ from tests.state.admin.asking import (
     text_of,
 )
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture
@@ -43,26 +42,25 @@ def history(delta: System, alice: User, now: datetime) -> str:
 READ_ONLY = [model for model, model_admin in site._registry.items() if isinstance(model_admin, ReadOnlyAdmin)]
 
 
-@pytest.mark.parametrize("model", READ_ONLY, ids=lambda model: model.__name__)
-def test_history_can_be_looked_at_and_not_added_changed_or_deleted(
-    admin: Client, history: str, model: Any
-) -> None:
-    name = f"admin:{model._meta.app_label}_{model._meta.model_name}"
-
-    assert admin.get(reverse(f"{name}_changelist")).status_code == 200
-    assert admin.post(reverse(f"{name}_add"), {}).status_code == 403
-    for row in model.objects.all()[:1]:
-        place = reverse(f"{name}_change", args=(row.pk,))
-        assert admin.get(place).status_code == 200
-        assert admin.post(place, {"handle": "x", "state": "succeeded"}).status_code == 403
-        assert admin.post(reverse(f"{name}_delete", args=(row.pk,)), {"post": "yes"}).status_code == 403
-        assert model.objects.filter(pk=row.pk).exists()
+def test_history_can_be_looked_at_and_not_added_changed_or_deleted(admin: Client, history: str) -> None:
+    for model in READ_ONLY:
+        name = f"admin:{model._meta.app_label}_{model._meta.model_name}"
+        assert admin.get(reverse(f"{name}_changelist")).status_code == 200, name
+        assert admin.post(reverse(f"{name}_add"), {}).status_code == 403, name
+        for row in model._default_manager.all()[:1]:
+            place = reverse(f"{name}_change", args=(row.pk,))
+            assert admin.get(place).status_code == 200, name
+            assert admin.post(place, {"handle": "x", "state": "succeeded"}).status_code == 403, name
+            deleted = admin.post(reverse(f"{name}_delete", args=(row.pk,)), {"post": "yes"})
+            assert deleted.status_code == 403, name
+            assert model._default_manager.filter(pk=row.pk).exists()
 
 
 def test_history_is_all_of_it() -> None:
     assert {model.__name__ for model in READ_ONLY} == {
-        "ApiToken", "Attempt", "Charge", "Decision", "Envelope", "Event", "Group", "IdempotencyRecord",
-        "Manifest", "Snapshot", "Task", "Transfer",
+        "ApiToken", "Approval", "Attempt", "BudgetLine", "Charge", "Decision", "Delivery", "Envelope",
+        "Event", "GlobusIdentity", "GlobusToken", "Group", "IdempotencyRecord", "Manifest", "Snapshot",
+        "Subscription", "Task", "Transfer",
     }  # fmt: skip
 
 

@@ -23,7 +23,7 @@ from tests.state.admin.asking import (
     text_of,
 )
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = pytest.mark.django_db
 
 
 def test_the_page_of_a_system_shows_its_text_and_how_it_stands(admin: Client, delta: System) -> None:

@@ -21,7 +21,7 @@ from tests.state.admin.asking import (
 )
 from tests.state.conftest import Sites
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = pytest.mark.django_db
 
 
 def _window(**changes: str) -> dict[str, str]:
