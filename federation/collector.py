@@ -350,15 +350,17 @@ def _nobody(system: System, *, now: datetime) -> None:
         locked.save()
 
 
-_KEEP_BODIES = timedelta(days=2)
-_KEEP_SAMPLES = timedelta(days=30)
+KEEP_SNAPSHOTS = timedelta(days=2)
+KEEP_SAMPLES = timedelta(days=30)
 
 
-def prune(*, now: datetime) -> tuple[int, int]:
+def prune(
+    *, now: datetime, snapshots: timedelta = KEEP_SNAPSHOTS, samples: timedelta = KEEP_SAMPLES
+) -> tuple[int, int]:
     """Drop snapshots and samples past their time, never the newest good one; return how many of each."""
     with pgtrigger.ignore("federation.Snapshot:snapshot_unchanged"):
         kept = System.objects.filter(snapshot__isnull=False).values("snapshot_id")
-        old = Snapshot.objects.filter(taken_at__lt=now - _KEEP_BODIES).exclude(pk__in=kept)
-        snapshots, _ = old.delete()
-    samples, _ = PartitionSample.objects.filter(at__lt=now - _KEEP_SAMPLES).delete()
-    return snapshots, samples
+        old = Snapshot.objects.filter(taken_at__lt=now - snapshots).exclude(pk__in=kept)
+        dropped, _ = old.delete()
+    past, _ = PartitionSample.objects.filter(at__lt=now - samples).delete()
+    return dropped, past

@@ -12,7 +12,7 @@ from structlog.contextvars import get_contextvars
 
 from federation.event_types import EVENT_TYPES
 from federation.handles import new_handle
-from federation.models import Event
+from federation.models import Event, EventArchive
 
 log = structlog.get_logger(__name__)
 
@@ -103,8 +103,8 @@ class Break:
 
 _VERIFY = """
     SELECT seq, handle, holds, follows FROM (
-    SELECT p.seq, e.handle, p.hash = facet_event_hash(e, lag(p.hash) OVER w) AS holds,
-           p.seq - coalesce(lag(p.seq) OVER w, 0) = 1 AS follows
+    SELECT p.seq, e.handle, p.hash = facet_event_hash(e, lag(p.hash, 1, %s::bytea) OVER w) AS holds,
+           p.seq - lag(p.seq, 1, %s::bigint) OVER w = 1 AS follows
     FROM federation_eventposition p LEFT JOIN federation_event e ON e.id = p.event_id
     WINDOW w AS (ORDER BY p.seq)) chain
     WHERE NOT (coalesce(holds, false) AND follows) ORDER BY seq
@@ -117,9 +117,14 @@ _WITHOUT_POSITION = """
 
 
 def verify() -> Iterator[Break]:
-    """Yield every break of the chain: an edited event, a missing one, an event without a position."""
+    """Yield every break of the kept chain: an edited event, a missing one, an event without a position.
+
+    It begins where the last archive ends (`federation.archives` looks at those).
+    """
+    last = EventArchive.objects.order_by("-first_seq").first()
+    begins = (bytes(last.last_hash), last.last_seq) if last is not None else (None, 0)
     with connection.cursor() as cursor:
-        cursor.execute(_VERIFY)
+        cursor.execute(_VERIFY, begins)
         for seq, handle, holds, _follows in cursor.fetchall():
             fault = "the event is missing" if handle is None else "a position is missing before it"
             yield Break(

@@ -15,7 +15,7 @@ from orchestrator import control, moving
 from orchestrator.dispatch import dispatch as dispatch_attempt
 from orchestrator.doorbell import hang
 from orchestrator.services import approvals, deadlines, deliveries, groups, tasks
-from portal import digest, heartbeat, idempotency
+from portal import digest, heartbeat, idempotency, retention
 from portal.bells import RINGER
 from portal.celery import Every
 from portal.webhooks import deliver as webhooks
@@ -115,7 +115,8 @@ def refresh_access(connection_id: int) -> None:
 @shared_task(name="portal.housekeeping")
 def housekeeping() -> None:
     """Keep history within its bounds."""
-    collector.prune(now=timezone.now())
+    retention.prune_history(now=timezone.now())
+    retention.archive_events(now=timezone.now())
     idempotency.prune(now=timezone.now())
     deliveries.prune(now=timezone.now())
     forget_old(moves_folder(), keep_s=_MOVES_KEPT_S)

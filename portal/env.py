@@ -175,6 +175,16 @@ class Env(BaseSettings):
     llm_tokens_per_day: int = Field(
         200_000, ge=0, description="tokens one user's drafts may take of the model in a day; 0: not limited"
     )
+    keep_snapshots_days: int = Field(
+        2, ge=1, le=3650, description="days that what probes saw is kept; the newest of each system always is"
+    )
+    keep_samples_days: int = Field(30, ge=1, le=3650, description="days that samples for charts are kept")
+    keep_events_days: int = Field(
+        0, ge=0, le=36_500, description="days after which events move into archive files; 0: they never do"
+    )
+    archive_dir: AbsolutePath | None = Field(
+        None, description="folder of the archives of events; unset: archive/ in DATA_DIR"
+    )
     metrics_token: SecretStr | None = Field(
         None,
         min_length=16,

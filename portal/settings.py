@@ -224,6 +224,9 @@ DEFAULT_FROM_EMAIL = ENV.email_from
 
 # The model that drafts; see portal.drafting.
 LLM_BASE_URL, LLM_MODEL, LLM_TIMEOUT_S = ENV.llm_base_url, ENV.llm_model, ENV.llm_timeout_s
+KEEP_SNAPSHOTS_DAYS, KEEP_SAMPLES_DAYS = ENV.keep_snapshots_days, ENV.keep_samples_days
+KEEP_EVENTS_DAYS = ENV.keep_events_days
+ARCHIVE_DIR = ENV.archive_dir or ENV.data_dir / "archive"
 LLM_API_KEY, LLM_TOKENS_PER_DAY = ENV.llm_api_key, ENV.llm_tokens_per_day
 
 RATE_PER_MINUTE, RATE_BURST = ENV.rate_per_minute, ENV.rate_burst

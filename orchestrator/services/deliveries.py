@@ -274,3 +274,12 @@ def prune(*, now: datetime) -> int:
     """Forget what was delivered or given up long ago; return how many."""
     old = Delivery.objects.filter(created_at__lt=now - KEPT).exclude(state=DeliveryState.PENDING.value)
     return old.delete()[0]
+
+
+def told_up_to() -> int | None:
+    """Return the place up to which every active webhook and e-mail was served; None where there are none."""
+    rows = Subscription.objects.filter(state=SubscriptionState.ACTIVE.value).exclude(
+        target=Target.CURSOR.value
+    )
+    least: int | None = rows.aggregate(least=Min("cursor_seq"))["least"]
+    return least
