@@ -110,10 +110,16 @@ def _work_commands(command: Adding) -> None:
     one.add_argument("--wait", action="store_true", help="stay until the group ends")
     _waiting_options(one)
     one = command("move", work.move)
-    one.add_argument("source")
-    one.add_argument("destination")
+    one.add_argument("source", help="globus://COLLECTION/path or file:///path; a folder ends with a slash")
+    one.add_argument("destination", help="where to; ends with a slash: into that folder")
+    one.add_argument("--recursive", action="store_true", help="a folder, whole")
+    one.add_argument("--sha256", metavar="HEX", help="a file that has another checksum is refused")
+    one.add_argument("--deadline", metavar="TIME", help="until when it is tried, ISO 8601; else 24 h")
+    one.add_argument("--label", help="what the storage's own pages call it")
     one.add_argument("--task", metavar="TASK", help="the task it is for")
     one.add_argument("--idempotency-key", metavar="KEY", help="of your own")
+    one.add_argument("--wait", action="store_true", help="stay until the data has arrived")
+    _waiting_options(one)
 
 
 def _waiting_options(one: argparse.ArgumentParser) -> None:

@@ -170,7 +170,7 @@ def listed(caller: Caller) -> list[tuple[str, str, str]]:
 
 
 def read(caller: Caller, uri: str) -> str:
-    """Return what stands at a URI, as JSON of at most 8 KiB.
+    """Return what stands at a URI, as JSON, short enough for a model.
 
     Raises:
         FacetError: nothing there, or the token may not read.

@@ -106,7 +106,13 @@ class World:
 
 
 @pytest.fixture(scope="session")
-def _environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+def shelf(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of this machine in which people may move files."""
+    return tmp_path_factory.mktemp("cli-shelf")
+
+
+@pytest.fixture(scope="session")
+def _environment(tmp_path_factory: pytest.TempPathFactory, shelf: Path) -> Iterator[dict[str, str]]:
     """A fresh database, dropped at the end."""
     url, name = os.environ["DATABASE_URL"], f"facet_cli_{secrets.token_hex(4)}"
     with psycopg.connect(url, autocommit=True) as admin:
@@ -117,6 +123,7 @@ def _environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str,
         "DATA_DIR": str(tmp_path_factory.mktemp("cli-data")),
         "FACET_TESTING": "1",
         "FACET_RATE_PER_MINUTE": "0",
+        "FACET_LOCAL_ROOTS": str(shelf),
     }
     with psycopg.connect(url, autocommit=True) as admin:
         admin.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))

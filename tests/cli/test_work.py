@@ -226,6 +226,22 @@ def test_skills_that_the_server_lacks_end_with_nine(facet: Facet) -> None:
     assert facet("skills", "no_such_skill").code == 9
 
 
+def test_data_is_moved_waited_for_and_refused_outside_the_roots(facet: Facet, shelf: Path) -> None:
+    (shelf / "in").mkdir(exist_ok=True)
+    (shelf / "in" / "a.txt").write_text("some data")
+
+    moved = facet("move", f"file://{shelf}/in/a.txt", f"file://{shelf}/out/", "--wait", "--json")
+    outside = facet("move", f"file://{shelf}/in/a.txt", f"file://{facet.home}/b.txt", "--json")
+
+    assert moved.code == 0, moved.out + moved.err
+    (transfer,) = moved.json["results"]
+    assert transfer["id"].startswith("xfer_")
+    assert transfer["state"] == "succeeded"
+    assert (shelf / "out" / "a.txt").read_text() == "some data"
+    assert outside.code == 3, outside.out
+    assert outside.json["error"]["code"] == "not_authorized", outside.out
+
+
 def test_a_server_that_is_not_there_ends_with_ten(facet: Facet) -> None:
     away = Facet(facet.home, "http://127.0.0.1:9", facet.token)
 

@@ -29,7 +29,7 @@ from federation.ledger import Happening, record
 from federation.models import Connection, System
 from federation.profile import ProfileDocument
 from federation.services import connect, store_profile
-from orchestrator import control
+from orchestrator import control, moving
 from orchestrator.dispatch import dispatch
 from orchestrator.models import Attempt, Task
 from orchestrator.services import groups, tasks
@@ -68,6 +68,8 @@ def step() -> None:
         control.control_system(pk, now=now())
     for task in control.tasks_with_work(now=now()):
         tasks.advance_task(task, now=now())
+    for user in moving.users_with_work(now=now()):
+        moving.watch_transfers(user, now=now())
     for group in groups.groups_with_work(now=now()):
         while groups.advance_group(group, now=now()):
             pass

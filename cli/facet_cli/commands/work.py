@@ -163,11 +163,20 @@ def move(context: Context) -> Exit:
     args = context.args
     context.client.require("move_data")
     asked: dict[str, Any] = {"source": args.source, "destination": args.destination}
+    if args.sha256:
+        asked["source"] = {"uri": args.source, "sha256": args.sha256}
+    options = {"recursive": args.recursive or None, "deadline": args.deadline, "label": args.label}
+    said = {name: value for name, value in options.items() if value is not None}
+    if said:
+        asked["options"] = said
     if args.task:
         asked["task"] = args.task
     answer = _sent_once(context, "move_data", asked)
-    context.output.document(answer) if context.output.as_json else _tell_object(context.output, answer)
-    return Exit.OK
+    if not context.output.as_json:
+        _tell_object(context.output, answer)
+    elif not args.wait:
+        context.output.document(answer)
+    return waiting.wait_for(context, [answer["id"]]) if args.wait else Exit.OK
 
 
 def _tell_object(output: Output, answer: dict[str, Any]) -> None:
