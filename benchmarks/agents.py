@@ -51,7 +51,8 @@ state = {state!r}
 calls = json.load(open(state)) if os.path.exists(state) else []
 def facet(*words):
     calls.append(words[0])
-    done = subprocess.run([{python!r}, "-m", "facet_cli", words[0], "--json", *words[1:]], capture_output=True, text=True)
+    argv = [{python!r}, "-m", "facet_cli", words[0], "--json", *words[1:]]
+    done = subprocess.run(argv, capture_output=True, text=True)
     return json.loads(done.stdout)
 told = json.loads(sys.stdin.read())
 with open({record!r}, "a") as file:

@@ -18,6 +18,8 @@ class ApiToken(models.Model):
     scopes = models.JSONField(default=list)
     systems = models.JSONField(default=list)
     """Slugs of the systems it may use and see; none named: all of its user's."""
+    attended = models.BooleanField(default=False)
+    """Its owner sits at the client that holds it: approvals answered there are theirs."""
     created_at = models.DateTimeField()
     expires_at = models.DateTimeField(null=True, blank=True)
     revoked_at = models.DateTimeField(null=True, blank=True)

@@ -41,6 +41,11 @@ class TokenInput(Frozen):
     systems: tuple[str, ...] = Field(
         (), description="The only systems it may use and see, by slug; none named: all of yours."
     )
+    attended: bool = Field(
+        default=False,
+        description="You sit at the client that holds it: approvals you answer there are yours. Only "
+        "somebody who is signed in makes such a token.",
+    )
 
 
 class TokenShown(Frozen):
@@ -52,6 +57,9 @@ class TokenShown(Frozen):
     prefix: str = Field(description="How the secret begins.")
     scopes: list[str]
     systems: list[str] = Field(description="The only systems it may use and see; empty: all of yours.")
+    attended: bool = Field(
+        default=False, description="Approvals answered in the client that holds it are its owner's."
+    )
     created_at: datetime
     expires_at: datetime | None
     revoked_at: datetime | None
@@ -90,6 +98,7 @@ def show_token(row: ApiToken, *, now: datetime) -> TokenShown:
         prefix=row.prefix,
         scopes=list(row.scopes),
         systems=list(row.systems),
+        attended=row.attended,
         created_at=row.created_at,
         expires_at=row.expires_at,
         revoked_at=row.revoked_at,
@@ -128,6 +137,7 @@ def issue_token(
     now: datetime,
     expires_at: datetime | None = None,
     systems: Sequence[str] = (),
+    attended: bool = False,
 ) -> tuple[ApiToken, str]:
     """Make a token and return its row and its secret, which nobody can ask for again.
 
@@ -149,6 +159,7 @@ def issue_token(
         digest=digest(secret),
         scopes=[scope.value for scope in scopes],
         systems=sorted(set(systems)),
+        attended=attended,
         created_at=now,
         expires_at=expires_at,
     )
@@ -172,10 +183,21 @@ def create_token(caller: Caller, given: TokenInput, *, now: datetime) -> TokenMa
     outside = [slug for slug in systems if not caller.reaches(slug)]
     if outside:
         raise NotAuthorized(f"Your own token may not use: {', '.join(outside)}.", systems=outside)
+    if given.attended and caller.token:
+        raise NotAuthorized(
+            "A token makes none that answers for a person.",
+            remediation="Make it signed in, or by facet_token.",
+        )
     days = given.expires_in_days
     expires_at = None if days is None else now + timedelta(days=days)
     row, secret = issue_token(
-        caller.user, name=given.name, scopes=scopes, now=now, expires_at=expires_at, systems=systems
+        caller.user,
+        name=given.name,
+        scopes=scopes,
+        now=now,
+        expires_at=expires_at,
+        systems=systems,
+        attended=given.attended,
     )
     return TokenMade(**show_token(row, now=now).model_dump(), token=secret)
 
@@ -224,6 +246,7 @@ def caller_of(secret: str, *, now: datetime) -> Caller:
         actor=f"token:{row.name}",
         scopes=held & may_hold(row.user),
         systems=frozenset(row.systems) or None,
+        attended=row.attended,
         token=row.handle,
     )
 

@@ -43,11 +43,20 @@ class Told:
 
 def call(caller: Caller, name: str, arguments: Mapping[str, Any]) -> Told:
     """Call a skill; every failure is an answer with its code and remedy."""
-    try:
-        rates.take(caller.user.pk)
+
+    def work() -> Json:
         one = skill(name)
         given, options, key, dry_run = _read(one, arguments)
-        value = _value(one, given, caller, options, key=key, dry_run=dry_run)
+        return _value(one, given, caller, options, key=key, dry_run=dry_run)
+
+    return guarded(caller, name, work, dry_run=arguments.get(DRY_RUN) is True)
+
+
+def guarded(caller: Caller, name: str, work: Callable[[], Json], *, dry_run: bool = False) -> Told:
+    """Do the work of a tool and return its answer, short enough; every failure is one, too."""
+    try:
+        rates.take(caller.user.pk)
+        value = work()
     except Exception as error:  # noqa: BLE001  # every failure is answered as a problem
         problem = problem_of(translated(error)).body
         return Told(fitted(problem)[0], told_problem(problem), is_error=True)

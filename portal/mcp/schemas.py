@@ -16,6 +16,8 @@ _REPEATABLE = frozenset({"cancel"})
 _UNREHEARSED = frozenset({"draft_envelope"})
 """A draft is only a proposal, and may ask a model: that is no thing to do in a transaction."""
 
+_LIKE_SUBMIT = frozenset({"preview_placement", "relax_envelope"})
+_ALSO = "Arguments as submit_task describes them; all may be left out but the envelope."
 _AS_IN_SUBMIT: Json = {"type": "object", "description": "ResourceEnvelope, as submit_task describes it."}
 _OF_A_TASK = frozenset({"preview_placement", "relax_envelope"})
 """What takes a task input as submit_task does, which tells it whole."""
@@ -59,9 +61,14 @@ def input_schema(one: Skill) -> Json:
     """Return the input schema of a tool."""
     schema = slim(_first(one.schema_in()))
     properties = {**schema.get("properties", {}), **{name: _EXTRA[name] for name in extras(one)}}
+    if one.name in _LIKE_SUBMIT:
+        # What submit_task describes in full is not said a second time: a model reads every tool.
+        schema = {name: value for name, value in schema.items() if name != "$defs"}
+        schema["description"] = _ALSO
+        properties = {name: {} for name in properties}
     if one.name != "submit_task" and "envelope" in properties:
         properties["envelope"] = _AS_IN_SUBMIT
-    if "budget" in properties and properties["budget"].get("type") != "string":
+    if properties.get("budget") and properties["budget"].get("type") != "string":
         properties["budget"] = _AS_IN_SET_BUDGET
         for name in ("BudgetInput", "ApproveAbove"):
             schema.get("$defs", {}).pop(name, None)

@@ -18,6 +18,7 @@ from django.conf import settings
 from django.db import connection
 from django.utils import timezone
 from mcp.server.lowlevel import Server
+from mcp.server.request_state import RequestStateBoundary, RequestStateSecurity
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.server.transport_security import TransportSecuritySettings
 from mcp.shared.exceptions import MCPError
@@ -26,7 +27,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from portal.api.authentication import bearer
 from portal.api.parsing import MAX_BODY_BYTES
 from portal.api.problems import Problem, problem_of, translated
-from portal.mcp import calls, tasks
+from portal.mcp import approvals, calls, tasks
 from portal.mcp.schemas import DRY_RUN, hints, input_schema, output_schema
 from portal.mcp.short import told_problem
 from portal.skills.registry import Caller, Skill
@@ -37,6 +38,8 @@ METADATA_PATH = "/.well-known/oauth-protected-resource"
 _STRUCTURED_SINCE = "2025-06-18"
 _THREADS = 64
 """Calls at once of one process; most of them wait for events, without a database connection."""
+_ANSWER_WITHIN_S = 3600.0
+"""How long a question to a person can be answered in the client; the approval itself waits longer."""
 
 INSTRUCTIONS = """Facet places work on the supercomputers you may use and tells you what became of it.
 Look with inspect_federation, draft_envelope for what a script needs, preview_placement, then submit_task:
@@ -82,9 +85,19 @@ async def _list_tools(
     return types.ListToolsResult(tools=[_tool(one) for one in calls.described()])
 
 
-async def _call_tool(context: Context, params: types.CallToolRequestParams) -> types.CallToolResult | Message:
+async def _call_tool(
+    context: Context, params: types.CallToolRequestParams
+) -> types.CallToolResult | types.InputRequiredResult | Message:
     caller, given = _CALLER.get(), params.arguments or {}
-    told = await _borrow(partial(calls.call, caller, params.name, given))
+    if params.request_state is not None:
+        answers = partial(approvals.answered, caller, params.name, params.request_state)
+        told = await _borrow(partial(answers, params.input_responses))
+    else:
+        told = await _borrow(partial(calls.call, caller, params.name, given))
+        asks = partial(approvals.pending, caller, params.name, told, _elicitation(context))
+        question = None if given.get(DRY_RUN) else await _borrow(asks)
+        if question is not None:
+            return question.request()
     if _declares_tasks(context) and tasks.becomes_task(params.name, told, dry_run=bool(given.get(DRY_RUN))):
         return await _borrow(partial(tasks.created, caller, told))
     return _result(context, told)
@@ -99,6 +112,13 @@ def _result(context: Context, told: calls.Told) -> types.CallToolResult:
         structured_content=told.value,
         is_error=told.is_error,
     )
+
+
+def _elicitation(context: Context) -> types.ElicitationCapability | None:
+    """Return how this client asks its person; None where its revision has no way back to it."""
+    declared = context.session.client_capabilities
+    is_able = declared is not None and context.protocol_version in MODERN_PROTOCOL_VERSIONS
+    return declared.elicitation if is_able else None
 
 
 def _declares_tasks(context: Context) -> bool:
@@ -178,6 +198,11 @@ async def _asked(work: Callable[[], T]) -> T:
         raise MCPError(types.INVALID_PARAMS, told_problem(problem.body), problem.body) from None
 
 
+def _principal(_context: Context) -> str:
+    """Return whose question an answer must be to: the token's that was asked."""
+    return _CALLER.get().token
+
+
 def _server() -> Server[Any]:
     server: Server[Any] = Server(
         "facet",
@@ -191,6 +216,9 @@ def _server() -> Server[Any]:
         on_read_resource=_read_resource,
     )
     server.add_request_handler("tools/call", types.CallToolRequestParams, _call_tool)
+    keys = [settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS]
+    sealed = RequestStateSecurity(keys=keys, ttl=_ANSWER_WITHIN_S, bind_principal=_principal)
+    server.middleware.append(RequestStateBoundary(sealed, default_audience="facet"))
     server.extensions[tasks.EXTENSION] = {}
     server.add_request_handler("tasks/get", types.GetTaskRequestParams, _get_task)
     server.add_request_handler("tasks/cancel", types.CancelTaskRequestParams, _cancel_task)

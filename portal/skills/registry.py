@@ -38,6 +38,9 @@ class Caller:
     systems: frozenset[str] | None = None
     """The only systems it may use and see; None = every one of the user's."""
 
+    attended: bool = False
+    """A person sits at the client that calls: what they answer there is their own."""
+
     def reaches(self, system: str | None) -> bool:
         """Return whether something at this system, or at none, is the caller's to see."""
         return self.systems is None or not system or system in self.systems

@@ -27,6 +27,9 @@ class Command(BaseCommand):
         parser.add_argument(
             "--systems", default="", help="the only systems it may use and see; comma-separated; none: all"
         )
+        parser.add_argument(
+            "--attended", action="store_true", help="its owner answers approvals in the client that holds it"
+        )
         parser.add_argument("--expires-days", type=int, default=90, help="days until it expires; 0: never")
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -48,6 +51,7 @@ class Command(BaseCommand):
                 scopes=scopes,
                 now=now,
                 expires_at=now + timedelta(days=days) if days else None,
+                attended=options["attended"],
                 systems=[word.strip() for word in options["systems"].split(",") if word.strip()],
             )
         except FacetError as error:
