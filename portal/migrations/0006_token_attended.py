@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('portal', '0004_token_systems'),
+        ('portal', '0005_task_templates'),
     ]
 
     operations = [
