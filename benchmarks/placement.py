@@ -19,6 +19,7 @@ from time import process_time
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from federation.limit_use import OF_USER, UseOfLimits
 from federation.types import (
     ChargeRule,
     Health,
@@ -186,22 +187,32 @@ def decisions() -> None:
         )
 
 
+def learned() -> PlacementModel:
+    """Return a model that knows how much of their limits each of the users above used."""
+    shapes, users = random.Random(3), [f"u{number}" for number in range(40)]
+    shares = {(s, u): [shapes.random() for _ in range(OF_USER)] for s in ("s000", "s001") for u in users}
+    return PlacementModel(limit_use=UseOfLimits(by_user=shares))
+
+
 def plans() -> None:
     """Print the time of large plans, and of a reservation in a copy of one."""
     whole = partition(0, nodes=1000, waiting=300, whole=True, shapes=random.Random(1))
     named = partition(1, nodes=1000, waiting=300, whole=False, shapes=random.Random(2))
     counting = best_of_three(lambda: build_outlook(whole, at=NOW, model=MODEL))
     naming = best_of_three(lambda: build_outlook(named, at=NOW, model=MODEL))
+    taught = learned()
+    learning = best_of_three(lambda: build_outlook(named, at=NOW, model=taught))
     outlook = build_outlook(named, at=NOW, model=MODEL)
     four = Need(nodes=1, cpus=64, memory_mib=262_144, gpus=4)
     copying = best_of_three(lambda: outlook.fork().reserve(four, limit_s=3600, run_s=1800, after=(0, 0)))
-    print("\nplan of 1,000 nodes, depth 300     ms   ÷ node counts")
+    print("\nplan of 1,000 nodes, depth 300       ms   ÷ node counts")
     for name, seconds in (
         ("whole nodes, counted", counting),
         ("shared nodes, named", naming),
+        ("the same, use of limits known", learning),
         ("a copy with one job more", copying),
     ):
-        print(f"{name:27} {seconds * 1e3:9.1f}  {seconds / counting:14.1f}")
+        print(f"{name:29} {seconds * 1e3:9.1f}  {seconds / counting:14.1f}")
 
 
 def main() -> None:

@@ -23,6 +23,7 @@ from orchestrator.envelope.types import (
 from orchestrator.placement.choose import is_strictly_better
 from orchestrator.placement.estimate import Work
 from orchestrator.placement.model import PlacementModel, RuntimeSample, SpeedSample, slots_class
+from orchestrator.placement.outlook import rounded_s
 from orchestrator.placement.place import place
 from orchestrator.placement.types import Decision, Estimates, WaitClass
 from tests.property.placement.views import MODEL, NOW, bounds, busy, envelope, node, pending, record, running
@@ -88,6 +89,23 @@ def test_learned_runtimes_of_the_user_shorten_the_second_plan() -> None:
 
     # of 6000 s a tenth is used; those longer used 0.3 on average: 1800 s - 600 s
     assert found.wait.plan_means_s == 1200
+
+
+@pytest.mark.parametrize(
+    ("runtime_s", "is_learned", "expected"),
+    [
+        (0, False, 60),
+        (61, False, 120),
+        (3600, False, 3600),
+        (0, True, 60),
+        (100, True, 120),
+        (3600, True, 4096),
+        (3000, True, 3072),
+        (50_000, True, 49_152),
+    ],
+)
+def test_expected_runtimes_are_put_on_a_grid(runtime_s: int, is_learned: bool, expected: int) -> None:
+    assert rounded_s(runtime_s, is_learned=is_learned) == expected
 
 
 def test_a_job_past_its_limit_ends_in_thirty_seconds() -> None:
