@@ -25,7 +25,7 @@ from portal.web.told import tell
 from providers.errors import FacetError
 from providers.reading import read
 
-PAGE_SIZE = 40
+PAGE_SIZE = 25
 STATES = tuple(state.value for state in DeliveryState)
 
 
@@ -45,7 +45,8 @@ def _show(
     status: int = 200,
 ) -> HttpResponse:
     row = verbs.find_subscription(request.user, handle)
-    shown = subscriptions.watch(row, now=timezone.now())
+    now = timezone.now()
+    shown = subscriptions.watch(row, now=now)
     mine = verbs.deliveries(request.user).filter(subscription=row)
     state, cursor = request.GET.get("state", ""), request.GET.get("cursor", "").replace("\0", "")
     rows = mine.filter(state=state) if state in STATES else mine
@@ -61,6 +62,7 @@ def _show(
         state=words["state"],
         dead=mine.filter(state=DeliveryState.DEAD.value).count(),
         secret=secret,
+        now=now,
     )
     context: dict[str, Any] = {
         "here": "agents",

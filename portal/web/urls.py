@@ -14,6 +14,7 @@ from portal.web import (
     subscriptions,
     task_list,
     tasks,
+    transfers,
     where,
 )
 
@@ -36,6 +37,10 @@ urlpatterns = [
     path("groups/", groups.group_list, name="group-list"),
     path("groups/<str:handle>/", groups.group_show, name="group-show"),
     path("groups/<str:handle>/cancel/", groups.group_cancel, name="group-cancel"),
+    path("transfers/", transfers.transfer_list, name="transfer-list"),
+    path("transfers/new/", transfers.transfer_new, name="transfer-new"),
+    path("transfers/<str:handle>/", transfers.transfer_show, name="transfer-show"),
+    path("transfers/<str:handle>/cancel/", transfers.transfer_cancel, name="transfer-cancel"),
     path("agents/", agents.agent_list, name="agent-list"),
     path("tokens/", agents.token_new, name="token-new"),
     path("tokens/<str:handle>/revoke/", agents.token_revoke, name="token-revoke"),

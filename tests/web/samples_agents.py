@@ -75,9 +75,9 @@ AGENTS = agents.AgentsPage(
 )
 NO_AGENTS = agents.AgentsPage((), (), (), None, "mira@example.org")
 ONE_SUBSCRIPTION = agents.SubscriptionPage(
-    SUBSCRIPTION, Page((DELIVERY,), next_query="cursor=dlv_1"), "dead", 1, "whsec_secret"
+    SUBSCRIPTION, Page((DELIVERY,), next_query="cursor=dlv_1"), "dead", 1, "whsec_secret", NOW
 )
-ONE_BRIDGE = agents.SubscriptionPage(BRIDGE, Page(()), "", 0, None)
+ONE_BRIDGE = agents.SubscriptionPage(BRIDGE, Page(()), "", 0, None, NOW)
 SUBSCRIPTION_FORM = SubscriptionForm(initial={"name": "lab-bot", "families": ["task.*"], "target": "webhook"})
 EVENT = event_log.EventPage(
     row=EVENTS[0],

@@ -10,7 +10,8 @@ from django.template.backends.django import DjangoTemplates
 from django.test import RequestFactory
 
 from portal.web.forms import TaskForm, WhereForm
-from tests.web import samples, samples_agents, samples_groups, samples_tasks
+from portal.web.transfers import MoveForm
+from tests.web import samples, samples_agents, samples_data, samples_groups, samples_tasks
 
 MISSING = "«missing»"
 VOID = frozenset({"meta", "link", "input", "br", "img", "hr"})
@@ -75,6 +76,11 @@ SHOWN: tuple[tuple[str, dict[str, Any]], ...] = (
         )
         for each in (samples_agents.ONE_SUBSCRIPTION, samples_agents.ONE_BRIDGE)
     ),
+    *(
+        ("data/list.html", {"page": each, "form": MoveForm(), "is_open": True})
+        for each in (samples_data.TRANSFERS, samples_data.NO_TRANSFER)
+    ),
+    *(("data/detail.html", {"page": each}) for each in (samples_data.TRANSFER, samples_data.ENDED)),
     ("account/show.html", {"form": None, "zone": "UTC", "zones": ("UTC",), "identity": None}),
     ("where.html", {"form": WhereForm(), "answer": None, "query": "", "words": "", "words_problem": ""}),
     (

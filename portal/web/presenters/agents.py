@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from portal.subscriptions import DeliveryShown, SubscriptionShown
@@ -62,6 +63,7 @@ class SubscriptionPage:
     """Deliveries that were given up."""
     secret: str | None
     """The secret that was just made; None on every other page."""
+    now: datetime
 
 
 def wakes(events: Iterable[tuple["Event", EventRow]], told: Sequence["Delivery"]) -> tuple[Wake, ...]:

@@ -22,7 +22,7 @@ def manifest_view(manifest: "Manifest | None") -> ManifestView | None:
     return ManifestView(
         exit_code=body.get("exit_code"),
         elapsed_s=_between(times.get("started_at"), times.get("ended_at")),
-        charge=f"{charge['amount']} {charge['unit']}" if charge.get("unit") else "",
+        charge=_amount(charge["amount"], charge["unit"]) if charge.get("unit") else "",
         files=tuple(
             ManifestFile(entry["path"], entry.get("bytes"), entry.get("sha256") or "", "")
             for entry in body.get("files") or ()

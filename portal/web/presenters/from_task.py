@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from django.utils.translation import gettext as _
@@ -263,7 +264,11 @@ def task_page(
 
 def _reserved(attempt: "Attempt | None") -> str:
     charge = (attempt.predicted or {}).get("charge") if attempt else None
-    return f"≤ {charge['amount']} {charge['unit']}" if charge and charge.get("unit") else ""
+    return (
+        f"≤ {Decimal(charge['amount']).normalize():f} {charge['unit']}"
+        if charge and charge.get("unit")
+        else ""
+    )
 
 
 def _decision(rows: TaskRows, refs: Refs) -> DecisionView | None:
