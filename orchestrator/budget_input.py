@@ -19,6 +19,10 @@ Share = Annotated[float, Field(gt=0, le=1)]
 Project = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9 ._+-]{0,59}$")]
 
 
+_BINDS_NOTHING = frozenset({"thresholds", "on_exhaustion", "task", "group", "project", "token", "name"})
+"""What alone makes no budget."""
+
+
 class ApproveAbove(Frozen):
     """What one attempt may hold without a person's approval."""
 
@@ -57,7 +61,7 @@ class BudgetInput(Frozen):
 
     @model_validator(mode="after")
     def _says_something(self) -> "BudgetInput":
-        if self.model_dump(exclude_defaults=True).keys() <= {"thresholds", "on_exhaustion"}:
+        if self.model_dump(exclude_defaults=True).keys() <= _BINDS_NOTHING:
             raise ValueError("name at least one limit, a deadline or what needs approval")
         return self
 

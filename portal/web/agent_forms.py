@@ -1,7 +1,7 @@
 """The forms of tokens and subscriptions: words a person types in, the inputs of the verbs out."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from django import forms
@@ -182,12 +182,16 @@ def initial_of(types: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def blame(form: forms.Form, error: FacetError) -> None:
-    """Write what a verb refused beside the field it is about; else above the form."""
+def _field_of(pointer: str) -> str:
+    member = pointer.strip("/").partition("/")[0]
+    return _FIELDS.get(member, member)
+
+
+def blame(form: forms.Form, error: FacetError, field_of: Callable[[str], str] = _field_of) -> None:
+    """Write what a verb refused beside the field that `field_of` its pointer names; else above the form."""
     problems = error.problems if isinstance(error, InvalidInput) else ()
     for pointer, _code, sentence in problems:
-        member = pointer.strip("/").partition("/")[0]
-        name = _FIELDS.get(member, member)
+        name = field_of(pointer)
         form.add_error(name if name in form.fields else None, sentence)
     if not problems:
         form.add_error(None, f"{error.message} {error.remediation}".strip())

@@ -1,6 +1,7 @@
 """One task, and what may be done to it. Each view reads selectors or calls one verb."""
 
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from django.contrib import messages
 from django.http import HttpResponse
@@ -11,10 +12,12 @@ from django.views.decorators.http import require_POST, require_safe
 
 from federation.selectors import charges
 from orchestrator import selectors
+from orchestrator.budget_selectors import approvals, show_approval
 from orchestrator.lifecycle import TASK_MOVES, TaskState, is_terminal
 from orchestrator.services import tasks as verbs
 from portal.web.guard import SignedInRequest, signed_in
 from portal.web.logs import log_tail, wants_log
+from portal.web.presenters.allocations import ApprovalRow, approval_row
 from portal.web.presenters.decisions import DecisionRef
 from portal.web.presenters.events import event_rows
 from portal.web.presenters.from_task import TaskRows, task_page
@@ -22,6 +25,9 @@ from portal.web.presenters.tasks import LogTail, TaskPage
 from portal.web.rendering import page
 from portal.web.seen import system_refs
 from providers.errors import Conflict, InvalidInput, NotFound
+
+if TYPE_CHECKING:
+    from orchestrator.models import Task
 
 EVENTS_SHOWN = 60
 
@@ -59,7 +65,15 @@ def task_rows(request: SignedInRequest, handle: str) -> TaskRows:
         manifest=getattr(task, "manifest", None),
         decisions=known,
         charges=list(spent) if attempts else [],
+        approval=_approval(request, task),
     )
+
+
+def _approval(request: SignedInRequest, task: "Task") -> ApprovalRow | None:
+    if task.state != TaskState.PENDING_APPROVAL:
+        return None
+    row = approvals(request.user).filter(task=task, state="pending").first()
+    return approval_row(show_approval(row), system_refs()) if row else None
 
 
 def _shown(request: SignedInRequest, rows: TaskRows, log: LogTail | None, *, now: datetime) -> TaskPage:

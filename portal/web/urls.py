@@ -5,6 +5,7 @@ from django.urls import path
 from portal.web import (
     account,
     agents,
+    allocations,
     events,
     federation,
     find,
@@ -41,6 +42,10 @@ urlpatterns = [
     path("transfers/new/", transfers.transfer_new, name="transfer-new"),
     path("transfers/<str:handle>/", transfers.transfer_show, name="transfer-show"),
     path("transfers/<str:handle>/cancel/", transfers.transfer_cancel, name="transfer-cancel"),
+    path("allocations/", allocations.allocation_list, name="allocation-list"),
+    path("budgets/", allocations.budget_set, name="budget-set"),
+    path("budgets/<str:handle>/close/", allocations.budget_close, name="budget-close"),
+    path("approvals/<str:handle>/decide/", allocations.approval_decide, name="approval-decide"),
     path("agents/", agents.agent_list, name="agent-list"),
     path("tokens/", agents.token_new, name="token-new"),
     path("tokens/<str:handle>/revoke/", agents.token_revoke, name="token-revoke"),

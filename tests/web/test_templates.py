@@ -9,9 +9,10 @@ from django.template import engines
 from django.template.backends.django import DjangoTemplates
 from django.test import RequestFactory
 
+from portal.web.budget_form import BudgetForm
 from portal.web.forms import TaskForm, WhereForm
 from portal.web.transfers import MoveForm
-from tests.web import samples, samples_agents, samples_data, samples_groups, samples_tasks
+from tests.web import samples, samples_agents, samples_data, samples_groups, samples_spending, samples_tasks
 
 MISSING = "«missing»"
 VOID = frozenset({"meta", "link", "input", "br", "img", "hr"})
@@ -79,6 +80,10 @@ SHOWN: tuple[tuple[str, dict[str, Any]], ...] = (
     *(
         ("data/list.html", {"page": each, "form": MoveForm(), "is_open": True})
         for each in (samples_data.TRANSFERS, samples_data.NO_TRANSFER)
+    ),
+    *(
+        ("allocations/list.html", {"page": each, "form": BudgetForm(), "is_open": True})
+        for each in (samples_spending.SPENDING, samples_spending.NOTHING)
     ),
     *(("data/detail.html", {"page": each}) for each in (samples_data.TRANSFER, samples_data.ENDED)),
     ("account/show.html", {"form": None, "zone": "UTC", "zones": ("UTC",), "identity": None}),

@@ -12,6 +12,7 @@ from django.utils.translation import gettext_lazy
 from orchestrator.lifecycle import ATTEMPT_MOVES, TASK_MOVES, AttemptState, TaskState, is_terminal
 from orchestrator.placement import types as placement
 from portal.web.forms import command_line
+from portal.web.presenters.allocations import ApprovalRow
 from portal.web.presenters.decisions import DecisionRef, DecisionView
 from portal.web.presenters.from_decision import decision_view, shape_words
 from portal.web.presenters.from_envelope import envelope_lines
@@ -45,6 +46,7 @@ class TaskRows:
     """Every decision of the task, newest first; `decision` is one of them."""
     charges: Sequence["Charge"] = ()
     """Ledger lines of its attempts."""
+    approval: ApprovalRow | None = None
 
 
 def attempt_facts(attempt: "Attempt", refs: Refs) -> AttemptFacts:
@@ -254,6 +256,7 @@ def task_page(
         decisions=tuple(rows.decisions),
         costs=cost_lines(rows.attempts, rows.charges, refs),
         triage=triage_view(rows.manifest),
+        approval=rows.approval,
         elsewhere=tuple(sorted(refs.values(), key=lambda ref: ref.name)),
         group=(task.group.handle, task.group.name) if task.group else None,
         may_cancel=may_cancel(task),

@@ -111,6 +111,20 @@ DELIVERY_STATES: Mapping[str, Said] = {
     "dead": Said(_("Given up"), "circle-x", "bad"),
 }
 
+BUDGET_STATES: Mapping[str, Said] = {
+    "open": Said(_("Open"), "circle-check", "ok"),
+    "exhausted": Said(_("Used up"), "wallet", "bad"),
+    "closed": Said(_("Closed"), "ban"),
+}
+
+APPROVAL_STATES: Mapping[str, Said] = {
+    "pending": Said(_("Waits for a person"), "hourglass", "warn"),
+    "approved": Said(_("Approved"), "circle-check", "ok"),
+    "rejected": Said(_("Rejected"), "circle-x", "bad"),
+    "expired": Said(_("Expired"), "clock"),
+    "withdrawn": Said(_("Withdrawn"), "ban"),
+}
+
 STATES: Mapping[str, Mapping[str, Said]] = {
     "task": TASK_STATES,
     "attempt": ATTEMPT_STATES,
@@ -120,6 +134,8 @@ STATES: Mapping[str, Mapping[str, Said]] = {
     "token": TOKEN_STATES,
     "subscription": SUBSCRIPTION_STATES,
     "delivery": DELIVERY_STATES,
+    "budget": BUDGET_STATES,
+    "approval": APPROVAL_STATES,
 }
 
 TERMINAL_TASK_STATES = frozenset({"succeeded", "failed", "cancelled"})

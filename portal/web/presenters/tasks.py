@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from portal.web.presenters.allocations import ApprovalRow
 from portal.web.presenters.decisions import DecisionRef, DecisionView
 from portal.web.presenters.shared import Page, SystemRef
 from portal.web.presenters.timeline import AttemptFacts, Timeline
@@ -236,3 +237,5 @@ class TaskPage:
     """Systems that placing again may leave out."""
     group: tuple[str, str] | None = None
     """Handle and name of its group."""
+    approval: ApprovalRow | None = None
+    """What it waits for, where a person must approve it."""
