@@ -14,19 +14,15 @@ from typing import Final
 from providers.dialects.slurm.gres import NodeGres, read_gres, read_tres
 from providers.dialects.slurm.records import (
     Record,
-    json_list,
-    json_text,
-    open_json,
     reading,
     split_records,
 )
-from providers.dialects.slurm.units import NOTHING, json_count, read_count, read_words
+from providers.dialects.slurm.units import NOTHING, read_count, read_words
 from providers.errors import UnparsableOutput
 from providers.types import Node
 
 SHOW_NODES: Final = ("scontrol", "-a", "-o", "-d", "show", "node")
 _COMMAND: Final = " ".join(SHOW_NODES)
-_JSON_COMMAND: Final = "show node --json"
 _NONE: Final[Mapping[str, int]] = MappingProxyType({})
 
 _BASES: Final = {
@@ -258,57 +254,6 @@ def _held_tres(text: str, cpus_allocated: int) -> Mapping[str, int]:
     there until its next start (seen on 22.05, GresUsed 0, CPUAlloc 0); it still gives that GPU to jobs.
     """
     return read_tres(text) if cpus_allocated else _NONE
-
-
-def read_nodes_json(text: str, *, partly_reserved: Mapping[str, int] = _NONE) -> tuple[Node, ...]:
-    """Return the nodes of `scontrol show node --json` (23.02 and later) or `sinfo --json` (21.08, 22.05).
-
-    `sinfo --json` of later versions prints groups of nodes, from which single nodes cannot be told.
-
-    Raises:
-        SchedulerDown: the document reports errors.
-        UnparsableOutput: a node is not understood, or there is none.
-    """
-    rows = json_list(open_json(text, command=_JSON_COMMAND), "nodes", command=_JSON_COMMAND)
-    nodes: list[Node] = []
-    for row in rows:
-        with reading(_JSON_COMMAND, repr(row)):
-            seen = _seen_json(row)
-            nodes.append(_node(seen, reserved_cores=partly_reserved.get(seen.name)))
-    if not nodes:
-        raise UnparsableOutput(f"{_JSON_COMMAND} printed no node", command=_JSON_COMMAND, line="")
-    return tuple(nodes)
-
-
-def _seen_json(row: Mapping[str, object]) -> _Seen:
-    name = json_text(row.get("name"))
-    state = "+".join((*read_words(row.get("state")), *read_words(row.get("state_flags"))))
-    if not name:
-        raise UnparsableOutput("a node has no name", field="name")
-    return _Seen(
-        name=name,
-        partitions=read_words(row.get("partitions")),
-        state=read_state(state),
-        cpus_total=json_count(row.get("effective_cpus")) or _required(row, "cpus"),
-        cpus_allocated=_required(row, "alloc_cpus"),
-        threads_per_core=json_count(row.get("threads"), default=1),
-        memory_mib=_required(row, "real_memory"),
-        memory_allocated_mib=_required(row, "alloc_memory"),
-        gres=NodeGres(
-            configured=read_gres(json_text(row.get("gres"))),
-            used=read_gres(json_text(row.get("gres_used"))),
-            allocated=_held_tres(json_text(row.get("tres_used")), _required(row, "alloc_cpus")),
-        ),
-        features=read_words(row.get("active_features")) or read_words(row.get("features")),
-        architecture=_or_none(json_text(row.get("architecture"))),
-        reason=json_text(row.get("reason")),
-    )
-
-
-def _required(row: Mapping[str, object], key: str) -> int:
-    if key not in row:
-        raise UnparsableOutput(f"a node has no {key}", field=key)
-    return json_count(row[key])
 
 
 def _or_none(word: str) -> str | None:

@@ -3,25 +3,17 @@
 Source: scontrol(1) show partition, slurm.conf(5) PARTITION CONFIGURATION, data_parser v0.0.39 to v0.0.44.
 """
 
-from collections.abc import Mapping
 from typing import Final
 
 from providers.dialects.slurm.hostlist import expand
 from providers.dialects.slurm.records import (
     Record,
-    json_at,
-    json_list,
-    json_text,
-    open_json,
     reading,
     split_records,
 )
 from providers.dialects.slurm.units import (
     NOTHING,
     finite,
-    json_count,
-    json_minutes_s,
-    json_number,
     read_count,
     read_limit_s,
     read_maximum,
@@ -33,7 +25,6 @@ from providers.types import Partition
 
 SHOW_PARTITIONS: Final = ("scontrol", "-a", "-o", "show", "partition")
 _COMMAND: Final = " ".join(SHOW_PARTITIONS)
-_JSON_COMMAND: Final = "show partition --json"
 _STATES: Final = frozenset({"up", "down", "drain", "inactive"})
 _YES_NO: Final = {"YES": True, "NO": False}
 
@@ -125,74 +116,3 @@ def _assignments(text: str) -> dict[str, str]:
     if not all(mark and key for key, mark, _ in pairs):
         raise UnparsableOutput(f"{text[:80]!r} is no list of assignments", field="list", text=text[:200])
     return {key: value for key, _, value in pairs}
-
-
-# --- JSON -----------------------------------------------------------------------------------------
-
-
-def read_partitions_json(text: str) -> tuple[Partition, ...]:
-    """Return the partitions of `scontrol show partition --json` or of `sinfo --json` (both 23.02 and later).
-
-    These documents do not say which partition is the default or hidden, nor root-only ones.
-
-    Raises:
-        SchedulerDown: the document reports errors.
-        UnparsableOutput: a partition is not understood, or there is none.
-    """
-    document = open_json(text, command=_JSON_COMMAND)
-    if "sinfo" in document:
-        groups = json_list(document, "sinfo", command="sinfo --json")
-        rows = [row for row in (group.get("partition") for group in groups) if isinstance(row, dict)]
-    else:
-        rows = [dict(row) for row in json_list(document, "partitions", command=_JSON_COMMAND)]
-    found: dict[str, Partition] = {}
-    for row in rows:
-        with reading(_JSON_COMMAND, repr(row)):
-            partition = _partition_json(row)
-            found.setdefault(partition.name, partition)
-    if not found:
-        raise UnparsableOutput(f"{_JSON_COMMAND} printed no partition", command=_JSON_COMMAND, line="")
-    return tuple(found.values())
-
-
-def _partition_json(row: Mapping[str, object]) -> Partition:
-    name = json_text(row.get("name"))
-    states = read_words(json_at(row, "partition", "state"))
-    if not name or not states:
-        raise UnparsableOutput("a partition has no name or no state", field="name")
-    job_defaults = _assignments(json_text(json_at(row, "defaults", "job")))
-    return Partition(
-        name=name,
-        state=_state(states[0]),
-        node_names=expand(json_text(json_at(row, "nodes", "configured"))),
-        nodes_total=json_count(json_at(row, "nodes", "total")),
-        cpus_total=json_count(json_at(row, "cpus", "total")),
-        max_walltime_s=finite(json_minutes_s(json_at(row, "maximums", "time"))),
-        default_walltime_s=finite(json_minutes_s(json_at(row, "defaults", "time"))),
-        max_nodes=finite(json_number(json_at(row, "maximums", "nodes"))),
-        min_nodes=json_count(json_at(row, "minimums", "nodes")),
-        max_cpus_per_node=finite(json_number(json_at(row, "maximums", "cpus_per_node"))),
-        allow_accounts=_allowed_json(row, "accounts"),
-        deny_accounts=read_words(json_at(row, "accounts", "deny")),
-        allow_groups=_allowed_json(row, "groups"),
-        allow_qos=_allowed_json(row, "qos"),
-        deny_qos=read_words(json_at(row, "qos", "deny")),
-        qos=json_text(json_at(row, "qos", "assigned")) or None,
-        exclusive=json_number(json_at(row, "maximums", "shares")) == 0,
-        priority_tier=finite(json_number(json_at(row, "priority", "tier"))),
-        job_factor=finite(json_number(json_at(row, "priority", "job_factor"))),
-        def_mem_per_cpu_mib=_memory_json(row, "partition_memory_per_cpu"),
-        def_mem_per_node_mib=_memory_json(row, "partition_memory_per_node"),
-        def_mem_per_gpu_mib=_memory(job_defaults.get("DefMemPerGPU", "")),
-        def_cpus_per_gpu=read_maximum(job_defaults.get("DefCpuPerGPU", "")),
-        billing_weights=_assignments(json_text(json_at(row, "tres", "billing_weights"))),
-    )
-
-
-def _allowed_json(row: Mapping[str, object], key: str) -> tuple[str, ...] | None:
-    words = read_words(json_at(row, key, "allowed"))
-    return None if not words or words == ("ALL",) else words
-
-
-def _memory_json(row: Mapping[str, object], key: str) -> int | None:
-    return finite(json_number(json_at(row, "defaults", key))) or None

@@ -5,35 +5,25 @@ No text that a user chose is asked for here (names, comments): it could hold our
 Source: squeue(1) -O, versions 20.11 to 25.11, data_parser v0.0.38 to v0.0.44.
 """
 
-from collections.abc import Mapping
 from functools import lru_cache
 from typing import Final
 
 from providers.dialects.slurm.gres import Gres, read_gres, read_mig, read_tres, tres_gpus
-from providers.dialects.slurm.hostlist import JobId, expand, read_job_id, read_tasks
+from providers.dialects.slurm.hostlist import JobId, expand, read_job_id
 from providers.dialects.slurm.reasons import ReasonKind, explain_reason
 from providers.dialects.slurm.records import (
-    json_at,
-    json_list,
-    json_text,
     not_understood,
-    open_json,
-    reading,
 )
 from providers.dialects.slurm.units import (
     NOTHING,
     finite,
-    json_count,
-    json_instant,
-    json_minutes_s,
-    json_number,
     read_instant,
     read_least_count,
     read_limit_s,
     read_maximum,
     read_words,
 )
-from providers.dialects.slurm.words import TERMINAL, read_state
+from providers.dialects.slurm.words import read_state
 from providers.errors import UnparsableOutput
 from providers.types import JobState, QueueJob
 
@@ -71,7 +61,6 @@ SHOW_QUEUE: Final = (
     ",".join(f"{name}:{FIELD_END}" for name in COLUMNS[:-1]) + f",{COLUMNS[-1]}:{RECORD_END}",
 )
 _COMMAND: Final = "squeue -a -h -O"
-_JSON_COMMAND: Final = "squeue --json"
 
 
 _COMPETING: Final = frozenset(
@@ -220,97 +209,3 @@ def _stands_for(job: JobId) -> int:
 
 def _or_none(word: str) -> str | None:
     return None if word in NOTHING else word
-
-
-# --- JSON -----------------------------------------------------------------------------------------
-
-
-def read_queue_json(text: str) -> tuple[QueueJob, ...]:
-    """Return the jobs in the queue from `squeue --json` or `scontrol show job --json`.
-
-    These documents hold every job in the controller's memory; finished ones are left out.
-
-    Raises:
-        SchedulerDown: the document reports errors.
-        UnparsableOutput: a job is not understood.
-    """
-    document = open_json(text, command=_JSON_COMMAND)
-    jobs: list[QueueJob] = []
-    for row in json_list(document, "jobs", command=_JSON_COMMAND):
-        with reading(_JSON_COMMAND, repr(row)):
-            job = _job_json(row)
-        if job.state not in TERMINAL:
-            jobs.append(job)
-    return tuple(jobs)
-
-
-def _job_json(row: Mapping[str, object]) -> QueueJob:
-    raw = _json_state(row.get("job_state"))
-    reason = json_text(row.get("state_description")) or json_text(row.get("state_reason"))
-    state = queue_state(raw, reason)
-    nodes = json_count(row.get("node_count"))
-    identity, stands_for, throttle = _json_identity(row)
-    gpus, kind, memory = job_gpus(
-        json_text(row.get("tres_alloc_str")) or json_text(row.get("tres_req_str")),
-        json_text(row.get("tres_per_node")),
-        json_text(row.get("tres_per_job")),
-        nodes,
-    )
-    return QueueJob(
-        job_id=identity,
-        state=state,
-        state_raw=raw,
-        user=json_text(row.get("user_name")) or None,
-        account=json_text(row.get("account")) or None,
-        partitions=read_words(row.get("partition")),
-        qos=json_text(row.get("qos")) or None,
-        reason="" if reason in NOTHING else reason,
-        priority=finite(json_number(row.get("priority"))),
-        nodes=nodes,
-        cpus=json_count(row.get("cpus")),
-        memory_mib=memory,
-        gpus=gpus,
-        gpu_type=kind,
-        walltime_s=finite(json_minutes_s(row.get("time_limit"))),
-        submit_at=json_instant(row.get("submit_time")),
-        start_at=json_instant(row.get("start_time")),
-        node_names=expand(json_nodes(row)),
-        is_eligible=is_eligible(state, reason),
-        array_pending=stands_for,
-        array_throttle=throttle,
-        name=json_text(row.get("name")),
-        comment=json_text(row.get("comment")),
-    )
-
-
-def json_nodes(row: Mapping[str, object]) -> str:
-    """Return a job's host list; job_resources.nodes is a string (to 23.11) or an object (24.05 and later)."""
-    if "nodes" in row:
-        return json_text(row["nodes"])
-    nested = json_at(row, "job_resources", "nodes")
-    return json_text(json_at(nested, "list") if isinstance(nested, dict) else nested)
-
-
-def _json_state(value: object) -> str:
-    words = read_words(value)
-    if not words:
-        raise UnparsableOutput("a job has no state", field="job_state", text=repr(value)[:200])
-    return "+".join(map(_state_word, words))
-
-
-def _json_identity(row: Mapping[str, object]) -> tuple[str, int, int | None]:
-    """Return (job id, tasks it stands for, throttle). Array id 0 means no array; task 0 is a task."""
-    number = json_count(row.get("job_id"))
-    array, tasks = json_count(row.get("array_job_id")), json_text(row.get("array_task_string"))
-    if not number:
-        raise UnparsableOutput("a job has no id", field="job_id")
-    if array and tasks:
-        ranges, throttle = read_tasks(tasks)
-        return str(array), sum(map(len, ranges)), throttle
-    task = json_number(row.get("array_task_id"))
-    if array and task is not None:
-        return f"{array}_{task}", 1, None
-    het = json_count(row.get("het_job_id"))
-    if het:
-        return f"{het}+{json_count(row.get('het_job_offset'))}", 1, None
-    return str(number), 1, None

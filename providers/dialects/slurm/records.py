@@ -4,7 +4,6 @@ A reply counts when its program ended by itself with exit status 0 and nothing w
 else is no observation.
 """
 
-import json
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -170,66 +169,3 @@ def read_table(text: str, *, command: str, need: frozenset[str]) -> Iterator[Map
                 line=line[:500],
             )
         yield dict(zip(header, cells, strict=True))
-
-
-# --- JSON -----------------------------------------------------------------------------------------
-
-
-def open_json(text: str, *, command: str) -> Mapping[str, object]:
-    """Return the JSON object that a program printed; a login banner before it is passed over.
-
-    Raises:
-        SchedulerDown: `errors` is not empty; clients exit 0 even when the controller is dead.
-        UnparsableOutput: there is no whole object.
-    """
-    at = re.search(r"^\{", text, re.MULTILINE)
-    try:
-        found = json.loads(text[at.start() :]) if at else None
-    except (ValueError, RecursionError) as cause:
-        raise UnparsableOutput(f"{command} printed broken JSON", command=command, line=text[:200]) from cause
-    if not isinstance(found, dict):
-        raise UnparsableOutput(f"{command} printed no JSON", command=command, line=text[:200])
-    if found.get("errors"):
-        raise SchedulerDown(
-            f"{command} reports errors", command=command, said=json.dumps(found["errors"])[:500]
-        )
-    return found
-
-
-def json_list(document: Mapping[str, object], key: str, *, command: str) -> list[Mapping[str, object]]:
-    """Return a list of objects from a document.
-
-    Raises:
-        UnparsableOutput: there is none.
-    """
-    rows = document.get(key)
-    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
-        raise UnparsableOutput(f"{command} printed no list {key!r}", command=command, line=key)
-    return rows
-
-
-def json_text(value: object) -> str:
-    """Return a JSON string; "" for null.
-
-    Raises:
-        UnparsableOutput: it is something else.
-    """
-    if value is None:
-        return ""
-    if isinstance(value, str):
-        return value
-    raise UnparsableOutput("this JSON value is no text", field="text", text=repr(value)[:200])
-
-
-def json_at(value: object, *path: str) -> object:
-    """Return the member of nested JSON objects, or None where a step is missing."""
-    for key in path:
-        value = value.get(key) if isinstance(value, dict) else None
-    return value
-
-
-def data_parser(document: Mapping[str, object]) -> str:
-    """Return the version of the document's schema: "v0.0.38" (22.05) to "v0.0.44"; "" when not said."""
-    plugin = json_at(document, "meta", "plugin")
-    named = json_at(plugin, "data_parser") or json_at(plugin, "type")
-    return named.rpartition("/")[2].partition("+")[0] if isinstance(named, str) else ""

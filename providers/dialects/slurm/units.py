@@ -7,7 +7,7 @@ Source: sbatch(1) --time and --mem, squeue(1), sacct(1), data_parser v0.0.38 to 
 """
 
 import re
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import lru_cache
 from typing import Final, Literal, TypeAlias
 
@@ -216,72 +216,6 @@ def read_exit_code(text: str) -> tuple[int, int]:
     if match is None:
         raise UnparsableOutput(f"{text!r} is no exit code", field="exit_code", text=text[:200])
     return int(match["code"]), int(match["signal"])
-
-
-# --- JSON -----------------------------------------------------------------------------------------
-
-
-def json_number(value: object) -> Limit:
-    """Return a JSON number of any data_parser version: plain, null, or {set, infinite, number}.
-
-    "Infinity" is what the complex flag prints; NO_VAL and INFINITE of old versions are large integers.
-
-    Raises:
-        UnparsableOutput: it is none of these.
-    """
-    match value:
-        case "Infinity" | {"infinite": True}:
-            return UNLIMITED
-        case None | "" | {"set": False}:
-            return None
-        case {"set": True, "number": number}:
-            return json_number(number)
-        case int() | float() if not isinstance(value, bool) and value >= 0:
-            if value in _INFINITE or value == float("inf"):
-                return UNLIMITED
-            return None if value in _NO_VAL else int(value)
-    raise UnparsableOutput("this JSON value is no number", field="number", text=repr(value)[:200])
-
-
-def json_count(value: object, *, default: int = 0) -> int:
-    """Return a JSON count; `default` when it is not set.
-
-    Raises:
-        UnparsableOutput: it is infinite or no number.
-    """
-    number = json_number(value)
-    if number == UNLIMITED:
-        raise UnparsableOutput("a count cannot be infinite", field="count", text=repr(value)[:200])
-    return default if number is None else number
-
-
-def json_instant(value: object) -> datetime | None:
-    """Return a JSON epoch as aware UTC; None when not set (0 included) or infinite.
-
-    Raises:
-        UnparsableOutput: it is no number.
-    """
-    seconds = json_number(value)
-    if seconds in (None, 0) or seconds == UNLIMITED:
-        return None
-    try:
-        return datetime.fromtimestamp(seconds, tz=UTC)
-    except (OverflowError, ValueError, OSError) as cause:
-        raise UnparsableOutput(
-            "this epoch is out of range", field="instant", text=repr(value)[:200]
-        ) from cause
-
-
-def json_minutes_s(value: object) -> Limit:
-    """Return a JSON limit in minutes as seconds, UNLIMITED, or None when not set.
-
-    Raises:
-        UnparsableOutput: it is no number.
-    """
-    minutes = json_number(value)
-    if minutes is None or minutes == UNLIMITED:
-        return minutes
-    return UNLIMITED if minutes * 60 == _PLACEHOLDER_S else minutes * 60
 
 
 def read_words(value: object) -> tuple[str, ...]:

@@ -17,19 +17,12 @@ from providers.dialects.slurm.hostlist import read_job_id, read_tasks, split_fed
 from providers.dialects.slurm.observe import QUEUE, SETTLE_S, build_observe, read_observe
 from providers.dialects.slurm.reasons import ReasonKind, explain_reason
 from providers.dialects.slurm.submit import SUBMIT, find_job_id, read_submit
-from providers.dialects.slurm.units import (
-    UNLIMITED,
-    json_instant,
-    json_minutes_s,
-    json_number,
-    read_duration_s,
-    read_limit_s,
-    read_requested_walltime_s,
-)
+from providers.dialects.slurm.units import UNLIMITED, read_duration_s, read_limit_s, read_requested_walltime_s
 from providers.dialects.slurm.words import cancelled_by, read_state
 from providers.errors import InvalidInput, SchedulerDown
 from providers.types import BatchReply, Exec, JobRef, JobState, Observation, Reply
 from tests.unit.slurm_jobs.answers import NOW, accounting_record, answer, at, both, queue_record
+from tests.unit.slurm_read.as_json import json_instant, json_minutes_s, json_number
 
 TABLE = Path(__file__).resolve().parents[2] / "data" / "cases" / "slurm_jobs.jsonl"
 CASES: dict[str, dict[str, Any]] = {

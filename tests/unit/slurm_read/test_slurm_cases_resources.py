@@ -10,13 +10,14 @@ import pytest
 
 from providers.dialects.slurm.gres import NodeGres, read_gres, read_mig, read_tres, tres_gpus
 from providers.dialects.slurm.hostlist import expand
-from providers.dialects.slurm.nodes import read_nodes, read_nodes_json, read_state
+from providers.dialects.slurm.nodes import read_nodes, read_state
 from providers.dialects.slurm.partitions import read_partitions
 from providers.dialects.slurm.queue import SHOW_QUEUE, job_gpus, read_queue
 from providers.dialects.slurm.units import read_least_count
 from providers.errors import UnparsableOutput
 from providers.gpus import canonical_gpu, read_gpu
 from providers.types import GpuPool, SlicePool
+from tests.unit.slurm_read.as_json import read_nodes_json
 from tests.unit.slurm_read.recordings import by_id, case, node_text, queue_text
 
 # --- gres-parse ----------------------------------------------------------------------------------

@@ -9,14 +9,11 @@ from providers.dialects.slurm.hostlist import read_job_id, read_tasks, split_fed
 from providers.dialects.slurm.limits import read_associations, read_qos, read_qos_usage
 from providers.dialects.slurm.partitions import read_partitions
 from providers.dialects.slurm.probe import ENVIRONMENT, build_probe
-from providers.dialects.slurm.queue import COLUMNS, SHOW_QUEUE, json_nodes, read_queue, read_queue_json
-from providers.dialects.slurm.records import counted, data_parser, open_json
+from providers.dialects.slurm.queue import COLUMNS, SHOW_QUEUE, read_queue
+from providers.dialects.slurm.records import counted
 from providers.dialects.slurm.units import (
     UNLIMITED,
     finite,
-    json_instant,
-    json_minutes_s,
-    json_number,
     read_duration_s,
     read_instant,
     read_limit_s,
@@ -26,6 +23,15 @@ from providers.dialects.slurm.units import (
 from providers.dialects.slurm.words import read_state
 from providers.errors import InvalidInput, SchedulerDown, UnparsableOutput
 from providers.types import Exec, JobState, Reply
+from tests.unit.slurm_read.as_json import (
+    data_parser,
+    json_instant,
+    json_minutes_s,
+    json_nodes,
+    json_number,
+    open_json,
+    read_queue_json,
+)
 from tests.unit.slurm_read.recordings import answers, by_id, case, queue_text
 
 PARTITION = "PartitionName={name} State=UP TotalNodes=1 TotalCPUs=8 Nodes=a1 MaxNodes=UNLIMITED {rest}"

@@ -4,11 +4,11 @@ from datetime import UTC, datetime
 
 import pytest
 
-from providers.dialects.slurm.nodes import read_nodes_json
 from providers.dialects.slurm.probe import build_probe, read_ping, read_probe
 from providers.dialects.slurm.queue import COLUMNS
 from providers.errors import SchedulerDown, UnparsableOutput
 from providers.types import BatchReply, Exec, JobState, Limits, Probe, Reply
+from tests.unit.slurm_read.as_json import read_nodes_json
 from tests.unit.slurm_read.recordings import answers, by_name, node_text, queue_text, recorded
 
 NOW = datetime(2031, 2, 3, 4, 5, 6, tzinfo=UTC)

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from providers.dialects.slurm.gres import NodeGres, read_gres, read_tres
 from providers.dialects.slurm.hostlist import compress, expand, read_job_id, read_tasks
 from providers.dialects.slurm.limits import read_associations, read_fairshare, read_qos, read_used
-from providers.dialects.slurm.nodes import read_nodes, read_nodes_json, read_state
-from providers.dialects.slurm.partitions import read_partitions, read_partitions_json
-from providers.dialects.slurm.queue import read_queue, read_queue_json
+from providers.dialects.slurm.nodes import read_nodes, read_state
+from providers.dialects.slurm.partitions import read_partitions
+from providers.dialects.slurm.queue import read_queue
 from providers.dialects.slurm.reservations import partly_reserved, read_reservations
 from providers.dialects.slurm.units import (
     read_count,
@@ -26,6 +26,7 @@ from providers.dialects.slurm.units import (
     read_requested_walltime_s,
 )
 from providers.errors import InvalidInput, SchedulerDown, UnparsableOutput
+from tests.unit.slurm_read.as_json import read_nodes_json, read_partitions_json, read_queue_json
 from tests.unit.slurm_read.recordings import node_text, queue_text, recorded
 
 HOSTS = st.from_regex(r"[a-z][a-z\-]{0,6}([0-9]{1,4})?([a-z]{1,2}[0-9]{1,3})?", fullmatch=True)

@@ -7,12 +7,12 @@ import pytest
 
 from providers.dialects.slurm.hostlist import expand
 from providers.dialects.slurm.limits import read_associations, read_fairshare, read_qos, read_qos_usage
-from providers.dialects.slurm.nodes import read_nodes, read_nodes_json
-from providers.dialects.slurm.partitions import read_partitions, read_partitions_json
-from providers.dialects.slurm.queue import read_queue, read_queue_json
-from providers.dialects.slurm.records import data_parser
+from providers.dialects.slurm.nodes import read_nodes
+from providers.dialects.slurm.partitions import read_partitions
+from providers.dialects.slurm.queue import read_queue
 from providers.dialects.slurm.reservations import partly_reserved, read_reservations
 from providers.types import GpuPool, JobState, Limits, Node, QueueJob, SlicePool
+from tests.unit.slurm_read.as_json import data_parser, read_nodes_json, read_partitions_json, read_queue_json
 from tests.unit.slurm_read.recordings import CAPTURES, VERSIONS, by_id, by_name, queue_text, recorded
 
 SIZES = {"delta": 22, "deltaai": 12, "anvil": 11, "vista": 16}
