@@ -10,7 +10,7 @@ import pgtrigger
 from django.db import transaction
 from django.db.models import F
 
-from federation import health
+from federation import balances, health
 from federation.handles import new_handle
 from federation.ledger import Happening, record
 from federation.limit_use import LimitUse, merged
@@ -18,7 +18,7 @@ from federation.links import open_link
 from federation.locks import only_one
 from federation.merge import HOLDING, prepare
 from federation.models import Connection, LimitUseRow, PartitionSample, Snapshot, System
-from federation.profile import ProfileDocument
+from federation.profile import BalanceRule, ProfileDocument
 from federation.types import Health
 from providers.errors import FacetError, NotAuthorized, SchedulerDown, SiteUnreachable
 from providers.registry import dialect
@@ -41,6 +41,8 @@ class Outcome:
     who: tuple[str, str] | None = None
     """(remote user, home directory), with a full probe."""
     error: FacetError | None = None
+    told: BatchReply | None = None
+    """The whole answer, where balances were asked for."""
 
     @property
     def availability(self) -> str:
@@ -105,7 +107,7 @@ def refresh_access(connection_id: int, *, now: datetime) -> bool:
     outcome = _ask(system, profile, connection, full=True, now=now, since=now)
     if outcome.probe is None:
         return False
-    _store_access(outcome, now=now)
+    _store_access(outcome, profile.balance, now=now)
     return True
 
 
@@ -140,17 +142,18 @@ def _ask(
     since: datetime | None = None,
 ) -> Outcome:
     started = monotonic()
-    probe, who, error = None, None, None
+    probe, who, error, told = None, None, None, None
     try:
         speaks = dialect(system.dialect)
         batch = speaks.probe(full=full, since=since)
-        operations = batch.operations
+        operations, deadline_s = batch.operations, float(profile.probe.timeout_s)
         if full:
-            operations = (Exec(name=_WHO, argv=("printenv", "USER", "HOME"), timeout_s=5), *operations)
-        reply = open_link(connection).run(
-            Batch(operations=operations, deadline_s=float(profile.probe.timeout_s))
-        )
-        who = _who(reply)
+            who_asks = Exec(name=_WHO, argv=("printenv", "USER", "HOME"), timeout_s=5)
+            # Balances come last: what is slow or wrong about them keeps nothing else.
+            operations = (who_asks, *operations, *balances.operations(profile.balance))
+            deadline_s += profile.balance.timeout_s if profile.balance else 0
+        reply = open_link(connection).run(Batch(operations=operations, deadline_s=deadline_s))
+        who, told = _who(reply), reply if full and profile.balance else None
         probe = speaks.read_probe(reply, now=now)
         probe = _with_clock(probe, reply, at=now + timedelta(seconds=monotonic() - started))
         if not full and not system.jobs_visible:
@@ -166,6 +169,7 @@ def _ask(
         probe=probe,
         who=who,
         error=error,
+        told=told,
     )
 
 
@@ -264,7 +268,7 @@ def _store_success(
         _store_limit_use(system, probe, now=now)
     Connection.objects.filter(pk=outcome.connection.pk).update(last_success_at=now)
     if outcome.is_full:
-        _store_access(outcome, now=now)
+        _store_access(outcome, profile.balance, now=now)
     prepared = prepare(profile, probe, probe.partitions)
     PartitionSample.objects.bulk_create(
         PartitionSample(
@@ -298,8 +302,8 @@ def _store_limit_use(system: System, probe: Probe, *, now: datetime) -> None:
     row.save()
 
 
-def _store_access(outcome: Outcome, *, now: datetime) -> None:
-    """Keep what the scheduler says of this connection's own user, and the QoS table."""
+def _store_access(outcome: Outcome, rule: BalanceRule | None, *, now: datetime) -> None:
+    """Keep what the site says of this connection's own user: associations, QoS, balances."""
     assert outcome.probe is not None  # noqa: S101  # the caller asked
     probe, connection = outcome.probe, outcome.connection
     user = connection.remote_user or (outcome.who[0] if outcome.who else "") or (probe.user or "")
@@ -315,6 +319,8 @@ def _store_access(outcome: Outcome, *, now: datetime) -> None:
     kept = connection.facts or {}
     if facts["associations"] is None and kept.get("associations") is not None:
         facts |= {"associations": kept["associations"], "qos": kept["qos"]}  # accounting was down
+    if rule is not None and outcome.told is not None:
+        facts["balances_problem"] = balances.store(rule, outcome.told, connection, user=user, now=now)
     Connection.objects.filter(pk=connection.pk).update(facts=facts, facts_at=now, remote_user=user[:80])
 
 

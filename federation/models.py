@@ -203,6 +203,8 @@ class Allocation(models.Model):
     """When the site told it; None = never."""
     site_source = models.CharField(max_length=80, blank=True)
     """The command that told it."""
+    site_problem = models.CharField(max_length=300, blank=True)
+    """Why the last look brought nothing newer."""
     created_at = models.DateTimeField(auto_now_add=True)
 
     class Meta:

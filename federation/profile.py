@@ -220,6 +220,41 @@ class StoragePlace(Frozen):
         return self
 
 
+class BalanceRule(Frozen):
+    """How the site tells what is left of an account, asked as the user with each full probe.
+
+    `sshare`: limits and usage of one TRES in minutes (GrpTRESMins). `command`: any program of the site; each
+    line that `pattern` matches tells one account by the groups `account` and `granted`, `used`, `left`.
+    """
+
+    source: Literal["sshare", "command"]
+    unit: str = Field("SU", min_length=1, max_length=20)
+    """Of the amounts; placement stays within a balance only where charges are in the same unit."""
+    tres: str = "billing"
+    minutes_per_unit: Decimal = Field(Decimal(60), gt=0)
+    """TRES-minutes that one unit is."""
+    command: tuple[Annotated[str, Field(min_length=1, max_length=400)], ...] = ()
+    pattern: str | None = Field(None, max_length=400)
+    timeout_s: int = Field(20, ge=1, le=60)
+
+    @model_validator(mode="after")
+    def _can_be_asked(self) -> Self:
+        if self.source == "sshare":
+            for name in ("command", "pattern"):
+                if getattr(self, name):
+                    raise _fault((name,), "belongs to the source `command`")
+            return self
+        if not self.command:
+            raise _fault(("command",), "name the program and its arguments, such as [mybalance, -p]")
+        try:
+            groups = re.compile(self.pattern or "").groupindex.keys()
+        except re.error as error:
+            raise _fault(("pattern",), f"is no regular expression: {error}") from None
+        if "account" not in groups or not groups & {"granted", "used", "left"}:
+            raise _fault(("pattern",), "needs the groups (?P<account>…) and granted, used or left")
+        return self
+
+
 class ProfileDocument(Frozen):
     """The whole profile of one system."""
 
@@ -247,6 +282,8 @@ class ProfileDocument(Frozen):
     parallel: dict[str, tuple[str, ...]] = Field(default_factory=dict)
     preparation_s: int | None = Field(None, ge=0)
     """Typical time to prepare an absent environment."""
+    balance: BalanceRule | None = None
+    """How balances of accounts are imported; None = they are not."""
     transfer_rate_mib_s: Decimal | None = Field(None, gt=0)
     storage: tuple[StoragePlace, ...] = ()
     policy: Policy = Policy()
@@ -259,6 +296,8 @@ class ProfileDocument(Frozen):
     @model_validator(mode="after")
     def _names_agree(self) -> Self:
         faults = [*self._unknown_node_types(), *self._unknown_partitions()]
+        if self.balance is not None and self.balance.source == "sshare" and self.dialect != "slurm":
+            faults.append(_detail(("balance", "source"), "only Slurm has sshare; use the source `command`"))
         if faults:
             raise ValidationError.from_exception_data("ProfileDocument", faults)
         return self

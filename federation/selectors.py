@@ -285,6 +285,7 @@ def _balance(row: Allocation, *, now: datetime) -> BalanceShown | None:
         at=row.site_at,
         age_s=max(0, round((now - row.site_at).total_seconds())),
         source=row.site_source,
+        problem=row.site_problem or None,
         counts=row.site_left is not None and row.site_unit == row.unit,
     )
 

@@ -284,6 +284,7 @@ class BalanceShown(Frozen):
     at: datetime
     age_s: int
     source: str = Field(description="The command that told it.")
+    problem: str | None = Field(description="Why the last look brought nothing newer.")
     counts: bool = Field(description="In the allocation's own unit, so placement stays within it.")
 
 

@@ -6,6 +6,7 @@ The same tests run against real daemons and against the emulated Slurm.
 import shutil
 from datetime import UTC, datetime, timedelta
 
+from providers.dialects.slurm.shares import SHOW_SHARES, read_shares
 from providers.types import FinishedJob, GpuPool, JobState
 from tests.slurm.lab.cluster import Cluster
 from tests.slurm.lab.namespace import until
@@ -64,6 +65,17 @@ def test_the_user_sees_their_own_accounts(alice: Speaker) -> None:
         "bbka-delta-cpu",
         "bbka-delta-gpu",
     }
+
+
+def test_sshare_tells_what_the_users_accounts_may_use_and_have_used(site: Site) -> None:
+    shares = {
+        each.account: each
+        for each in read_shares(site.run("alice", *SHOW_SHARES), user="alice", tres="billing")
+    }
+
+    assert shares.keys() == {"bbka-delta-cpu", "bbka-delta-gpu"}
+    assert shares["bbka-delta-gpu"].used_min >= 0
+    assert shares["bbka-delta-gpu"].granted_min is None
 
 
 def test_a_full_probe_tells_which_share_of_their_limits_jobs_used(alice: Speaker, bob: Speaker) -> None:

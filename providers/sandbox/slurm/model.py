@@ -148,6 +148,8 @@ class Assoc(Record):
     max_wall: int = 0
     max_gpus: int = 0
     """GPUs of one job."""
+    grp_minutes: dict[str, int] = {}
+    """GrpTRESMins by TRES: what the account may use for good."""
 
 
 class Reservation(Record):

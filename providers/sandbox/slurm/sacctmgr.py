@@ -46,7 +46,7 @@ def assoc_row(cluster: Cluster, one: Assoc) -> Row:
         "grpsubmit": "",
         "grpsubmitjobs": "",
         "grpwall": "",
-        "grptresmins": "",
+        "grptresmins": ",".join(f"{name}={most}" for name, most in one.grp_minutes.items()),
         "maxjobs": _count(one.max_jobs),
         "maxtres": _gpus(one.max_gpus),
         "maxtresperjob": _gpus(one.max_gpus),

@@ -82,6 +82,8 @@ class ClusterSpec:
     config: Mapping[str, str] = field(default_factory=dict)
     load: tuple[Mapping[str, object], ...] = ()
     background_accounts: tuple[str, ...] = ()
+    minutes: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    """GrpTRESMins of accounts, by TRES."""
     reservations: tuple[Planned, ...] = ()
     drained: Mapping[str, str] = field(default_factory=dict)
     """Node name to the administrator's reason."""
@@ -143,7 +145,8 @@ def _assocs(spec: ClusterSpec) -> list[dict[str, object]]:
     names = sorted(qos.name for qos in spec.qos)
     for account in sorted({*spec.accounts, *spec.background_accounts}):
         kept = account.lower()  # slurmdbd keeps account names in lower case
-        rows.append({"account": kept, "share": 10, "qos": names})
+        minutes = dict(spec.minutes.get(account, {}))
+        rows.append({"account": kept, "share": 10, "qos": names, "grp_minutes": minutes})
         users = sorted(spec.accounts.get(account, ()))
         rows.extend({"account": kept, "user": user, "qos": names} for user in users)
     return rows
@@ -190,6 +193,7 @@ DELTA = ClusterSpec(
         "AccountingStorageTRES": CONFIG["AccountingStorageTRES"] + ",gres/gpu:a100,gres/gpu:a40",
     },
     background_accounts=("baaa-delta-gpu", "baaa-delta-cpu"),
+    minutes={"bbka-delta-gpu": {"gres/gpu": 60_000}, "bbka-delta-cpu": {"cpu": 6_000_000}},
     load=(
         {
             "partition": "gpuA100x4",

@@ -21,6 +21,7 @@ MODELS: tuple[type[BaseModel], ...] = (
     profile.ProbeRhythm,
     profile.SiteEnvironment,
     profile.MaintenanceWindow,
+    profile.BalanceRule,
     profile.StoragePlace,
     profile.Policy,
 )
