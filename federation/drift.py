@@ -97,7 +97,7 @@ def _caps(partition: PreparedPartition, live: Partition, where: str) -> Iterator
     if stated.max_walltime_s and live.max_walltime_s and stated.max_walltime_s != live.max_walltime_s:
         note = "the smaller counts"
         yield Difference(
-            f"{where}.max_walltime_s", _clock(stated.max_walltime_s), _clock(live.max_walltime_s), note
+            f"{where}.max_walltime_s", clock(stated.max_walltime_s), clock(live.max_walltime_s), note
         )
     if stated.max_nodes and live.max_nodes and stated.max_nodes != live.max_nodes:
         yield Difference(
@@ -112,7 +112,8 @@ def _caps(partition: PreparedPartition, live: Partition, where: str) -> Iterator
         yield Difference(where, "listed", "only root may submit", "no work goes there")
 
 
-def _clock(seconds: int) -> str:
+def clock(seconds: int) -> str:
+    """Return a length of time as Slurm writes it: [D-]HH:MM:SS."""
     days, rest = divmod(seconds, 86_400)
     clock = f"{rest // 3_600:02}:{rest % 3_600 // 60:02}:{rest % 60:02}"
     return f"{days}-{clock}" if days else clock

@@ -559,6 +559,7 @@ class Delivery(models.Model):
     delivered_at = models.DateTimeField(null=True)
 
     class Meta:
+        verbose_name_plural = "deliveries"
         ordering = ["-id"]
         constraints = [
             models.UniqueConstraint(name="one_delivery_per_event", fields=["subscription", "seq"]),

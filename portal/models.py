@@ -26,6 +26,7 @@ class ApiToken(models.Model):
     last_used_at = models.DateTimeField(null=True, blank=True)
 
     class Meta:
+        verbose_name = "API token"
         ordering = ["-id"]
 
     def __str__(self) -> str:
@@ -105,6 +106,10 @@ class GlobusIdentity(models.Model):
     """What the next sign-in has to satisfy: the session parameters a service asked for."""
     linked_at = models.DateTimeField()
 
+    class Meta:
+        verbose_name = "Globus identity"
+        verbose_name_plural = "Globus identities"
+
     def __str__(self) -> str:
         return self.username
 
@@ -127,6 +132,7 @@ class GlobusToken(models.Model):
     updated_at = models.DateTimeField()
 
     class Meta:
+        verbose_name = "Globus delegation"
         constraints = [
             models.UniqueConstraint(
                 name="one_globus_token_per_server", fields=["user", "resource_server"], nulls_distinct=False

@@ -246,7 +246,15 @@ REST_FRAMEWORK: dict[str, Any] = {
     "UNAUTHENTICATED_USER": None,
     "URL_FORMAT_OVERRIDE": None,
 }
-UNFOLD = {"SITE_TITLE": "Facet", "SITE_HEADER": "Facet"}
+UNFOLD = {
+    "SITE_TITLE": "Facet",
+    "SITE_HEADER": "Facet",
+    "SITE_SUBHEADER": "Administration",
+    "SITE_URL": "/",
+    "SITE_ICON": "portal.admin_menu.mark",
+    "SITE_FAVICONS": [{"rel": "icon", "type": "image/svg+xml", "href": "portal.admin_menu.mark"}],
+    "SIDEBAR": {"navigation": "portal.admin_menu.menu"},
+}
 
 LOGGING_CONFIG = "logging.config.dictConfig"
 LOGGING = logging_config(level=ENV.log_level, form=ENV.log_format)

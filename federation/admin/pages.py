@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from federation.drift import Difference, differences
+from federation.drift import Difference, clock, differences
 from federation.merge import PreparedPartition, prepare
 from federation.models import SiteProfile, Snapshot, System
 from federation.profile import MaintenanceWindow, ProfileDocument
@@ -162,12 +162,16 @@ def _offer(partition: PreparedPartition) -> str:
         {f"{node.gpu_type or 'unknown GPU'} {_memory(node.gpu_memory_mib)}" for node in nodes if node.gpus}
     )
     free, total = sum(node.gpus_free for node in nodes), sum(node.gpus for node in nodes)
-    words = [f"{len(nodes)} nodes", f"{sum(node.cpus_free for node in nodes)} CPUs free"]
+    words = [_counted(len(nodes), "node"), f"{_counted(sum(node.cpus_free for node in nodes), 'CPU')} free"]
     words += [f"{free} of {total} GPUs free ({', '.join(kinds)})"] if total else []
-    words += [f"at most {stated.max_nodes} nodes a job"] if stated.max_nodes else []
-    words += [f"{stated.max_walltime_s} s"] if stated.max_walltime_s else []
+    words += [f"at most {_counted(stated.max_nodes, 'node')} a job"] if stated.max_nodes else []
+    words += [f"at most {clock(stated.max_walltime_s)}"] if stated.max_walltime_s else []
     words += [f"accounts {', '.join(stated.accounts)}"] if stated.accounts else []
     return "; ".join(words)
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"
 
 
 def _memory(mib: int | None) -> str:

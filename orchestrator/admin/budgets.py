@@ -25,7 +25,7 @@ from orchestrator.services.budgets import close_budget, set_budget
 from providers.errors import FacetError, InvalidInput
 from providers.reading import read
 
-_EXAMPLE = {"max_charge": {"delta": 500}, "max_accelerator_hours": 100, "thresholds": [0.5, 0.9]}
+_EXAMPLE = {"max_accelerator_hours": 100, "max_attempts": 50, "thresholds": [0.5, 0.9]}
 
 
 def limits_of(budget: Budget) -> dict[str, Any]:
@@ -147,6 +147,10 @@ class BudgetAdmin(ScopedAdmin):
         """Return the rows with their meters."""
         found: QuerySet[Budget] = super().get_queryset(request)
         return found.prefetch_related("meters")
+
+    def get_inlines(self, request: HttpRequest, obj: Model | None) -> Any:
+        """Show meters once there are some."""
+        return self.inlines if obj else ()
 
     def get_fields(self, request: HttpRequest, obj: Model | None = None) -> list[Any]:
         """Return what may be written, and below it what is known."""
