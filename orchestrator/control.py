@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 
 import structlog
 from django.db import DatabaseError, transaction
+from django.db.models import Q
 
 from federation.collector import probe_soon
 from federation.ledger import record
@@ -20,6 +21,7 @@ from federation.selectors import profile_of
 from orchestrator import leavings
 from orchestrator.continuation import next_actions
 from orchestrator.dispatch import dispatch_together, planned
+from orchestrator.dueness import is_due
 from orchestrator.leavings import Leavings
 from orchestrator.lifecycle import ATTEMPT_MOVES, TASK_MOVES, AttemptState, TaskState, is_terminal
 from orchestrator.models import Attempt, Task
@@ -67,13 +69,15 @@ class Looked:
 
 def systems_with_work(*, now: datetime) -> list[int]:
     """Return the systems that have an attempt due; the index makes it independent of history."""
-    due = Attempt.objects.filter(due_at__lte=now).exclude(state__in=_ENDED)
+    due = Attempt.objects.filter(is_due(now)).exclude(state__in=_ENDED)
     return list(due.order_by("system_id").values_list("system_id", flat=True).distinct())
 
 
 def tasks_with_work(*, now: datetime, limit: int = 500) -> list[int]:
     """Return the tasks that are due themselves."""
-    return list(Task.objects.filter(due_at__lte=now).order_by("due_at").values_list("pk", flat=True)[:limit])
+    placing = Q(state__in=(TaskState.PLACING, TaskState.UNSCHEDULABLE)) & is_due(now)
+    rows = Task.objects.filter(Q(due_at__lte=now) | placing)
+    return list(rows.order_by("due_at").values_list("pk", flat=True)[:limit])
 
 
 def control_system(system_id: int, *, now: datetime) -> int:
@@ -96,7 +100,7 @@ def control_system(system_id: int, *, now: datetime) -> int:
 
 def _due(system: System, *, now: datetime) -> Mapping[Connection, list[Attempt]]:
     rows = (
-        Attempt.objects.filter(system=system, due_at__lte=now)
+        Attempt.objects.filter(is_due(now), system=system)
         .exclude(state__in=_ENDED)
         .select_related("connection__system", "system", "task__group")
         .order_by("due_at")[:_AT_ONCE]

@@ -19,6 +19,7 @@ from federation.ledger import record
 from federation.links import open_link
 from federation.selectors import prepared, profile_of
 from orchestrator import copies
+from orchestrator.dueness import is_due
 from orchestrator.job_tokens import issue
 from orchestrator.jobs import JobFacts, image_of, job_request, kit
 from orchestrator.lifecycle import AttemptState, Cause, TaskState
@@ -70,7 +71,7 @@ def dispatch_together(attempts: Sequence[Attempt], *, now: datetime) -> list[Att
 
 def planned(connection_id: int, *, now: datetime, limit: int = AT_ONCE) -> list[Attempt]:
     """Return attempts of a connection that wait for a dispatcher and are due, oldest first."""
-    return list(_planned().filter(connection_id=connection_id, due_at__lte=now).order_by("pk")[:limit])
+    return list(_planned().filter(is_due(now), connection_id=connection_id).order_by("pk")[:limit])
 
 
 def _planned() -> QuerySet[Attempt]:

@@ -11,6 +11,7 @@ from django.db import transaction
 from federation.handles import new_handle
 from federation.ledger import Happening, record
 from orchestrator.doorbell import ring
+from orchestrator.dueness import is_due
 from orchestrator.group_input import ChildSpec, GroupInput, children_of
 from orchestrator.grouping import Child, Step, step
 from orchestrator.lifecycle import GROUP_MOVES, Cause, GroupState, TaskState, check_move, is_terminal
@@ -289,4 +290,4 @@ def cancel_group(user: AbstractBaseUser, handle: object, *, actor: str, now: dat
 
 def groups_with_work(*, now: datetime, limit: int = 100) -> list[int]:
     """Return the groups that are due."""
-    return list(Group.objects.filter(due_at__lte=now).order_by("due_at").values_list("pk", flat=True)[:limit])
+    return list(Group.objects.filter(is_due(now)).order_by("due_at").values_list("pk", flat=True)[:limit])

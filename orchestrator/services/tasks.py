@@ -14,6 +14,7 @@ from federation.handles import new_handle
 from federation.ledger import record
 from federation.models import System
 from orchestrator.doorbell import ring
+from orchestrator.dueness import has_come
 from orchestrator.envelope.types import Envelope as EnvelopeValue
 from orchestrator.envelope.validate import read_envelope
 from orchestrator.lifecycle import TASK_MOVES, AttemptState, Cause, TaskState, is_terminal
@@ -396,7 +397,10 @@ def advance_task(task_id: int, *, now: datetime) -> None:
         .filter(pk=task_id)
         .first()
     )
-    if task is None or task.due_at is None or task.due_at > now or task.cancel_requested_at is not None:
+    if task is None or task.due_at is None or task.cancel_requested_at is not None:
+        return
+    is_placing = task.state in (TaskState.PLACING, TaskState.UNSCHEDULABLE)
+    if not (has_come(task.due_at, now=now) if is_placing else task.due_at <= now):
         return
     with about(task):
         _advance(task, now=now)

@@ -1,0 +1,134 @@
+"""Clocks that jump, sites that repeat themselves, workers that meet: nothing is lost, doubled or made up."""
+
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from decimal import Decimal
+
+import pytest
+from django.contrib.auth.models import User
+from django.db import connections
+from django.utils import timezone
+
+from federation import collector
+from federation.models import Charge, Event, System
+from orchestrator import control
+from orchestrator.dispatch import dispatch
+from orchestrator.lifecycle import AttemptState, TaskState
+from orchestrator.models import Attempt, Task
+from orchestrator.services import tasks
+from tests.state.conftest import Sites
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+Until = Callable[..., Task]
+
+
+@pytest.fixture
+def delta(sites: Sites, alice: User) -> System:
+    return sites.add("delta", alice, account="bbka-delta-gpu", granted=Decimal(1000))
+
+
+def submit(user: User, command: str) -> Task:
+    wanted = {"command": command, "envelope": {"gpus": 1, "cpus": 2, "walltime_s": 600}}
+    return tasks.submit_task(user, wanted, actor="user:alice", now=timezone.now()).task
+
+
+def told(task: Task, type_: str) -> int:
+    return Event.objects.filter(task=task.handle, type=type_).count()
+
+
+def test_a_clock_that_jumps_a_day_ahead_and_back_loses_and_doubles_nothing(
+    sites: Sites, delta: System, alice: User, until: Until
+) -> None:
+    running = until(submit(alice, "sleep 4"), TaskState.RUNNING)
+    planned = submit(alice, "true")
+    tomorrow = timezone.now() + timedelta(days=1)
+
+    control.control_system(delta.pk, now=tomorrow)
+    dispatch(planned.attempts.get().pk, now=tomorrow)
+    collector.refresh(delta.pk, now=tomorrow)
+    assert Attempt.objects.filter(due_at__gt=timezone.now() + timedelta(hours=20)).count() == 2
+
+    assert control.systems_with_work(now=timezone.now()) == [delta.pk]
+    until(running)
+    until(planned)
+    assert [task.attempts.count() for task in (running, planned)] == [1, 1]
+    assert {running.state, planned.state} == {TaskState.SUCCEEDED}
+    assert len(sites.jobs("delta")) == 2
+
+
+def test_a_clock_that_jumps_back_an_hour_changes_no_state(delta: System, alice: User, until: Until) -> None:
+    task = until(submit(alice, "sleep 3"), TaskState.RUNNING)
+    earlier = timezone.now() - timedelta(hours=1)
+
+    Attempt.objects.update(due_at=earlier)
+    control.control_system(delta.pk, now=earlier)
+
+    assert task.attempts.get().state == AttemptState.RUNNING
+    assert until(task).state == TaskState.SUCCEEDED
+    assert task.attempts.count() == 1
+
+
+def test_a_site_that_answers_with_yesterdays_output_makes_nothing_up(
+    sites: Sites, delta: System, alice: User, until: Until
+) -> None:
+    task = until(submit(alice, "sleep 2"), TaskState.RUNNING)
+    sites.fault("delta", "yesterday")
+    control.control_system(delta.pk, now=timezone.now() + timedelta(seconds=2))
+    fresh = submit(alice, "true")
+    dispatch(fresh.attempts.get().pk, now=timezone.now())
+    deadline = time.monotonic() + 30
+    while "COMPLETED" not in sites.run(
+        "delta", "sacct", "-X", "-n", "-S", "now-1hours", f"--format=State%{30}"
+    ):
+        assert time.monotonic() < deadline
+        time.sleep(0.3)
+
+    for minute in range(1, 4):
+        later = timezone.now() + timedelta(minutes=minute)
+        Attempt.objects.exclude(due_at=None).update(due_at=later)
+        control.control_system(delta.pk, now=later)
+
+    # An old queue beside new accounting may end the first rightly; what neither shows is out of sight.
+    assert task.attempts.get().state in (AttemptState.RUNNING, AttemptState.SUCCEEDED)
+    assert fresh.attempts.get().state in (
+        *(AttemptState.SUBMITTED, AttemptState.PENDING, AttemptState.RUNNING),
+        *(AttemptState.UNKNOWN, AttemptState.SUCCEEDED),
+    )
+    sites.heal("delta", "yesterday")
+    Attempt.objects.exclude(due_at=None).update(due_at=timezone.now())
+    for each in (task, fresh):
+        assert until(each).state == TaskState.SUCCEEDED
+        assert each.attempts.count() == 1
+
+
+def test_control_workers_that_meet_tell_each_end_once_and_book_it_once(
+    delta: System, alice: User, sites: Sites
+) -> None:
+    work = [submit(alice, "true") for _ in range(4)]
+    keys = list(Attempt.objects.values_list("pk", flat=True))
+
+    def worker(_number: int) -> None:
+        try:
+            for key in keys:
+                dispatch(key, now=timezone.now())
+            for _turn in range(12):
+                Attempt.objects.exclude(due_at=None).update(due_at=timezone.now())
+                control.control_system(delta.pk, now=timezone.now())
+                time.sleep(0.3)
+        finally:
+            connections.close_all()
+
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(worker, range(2)))
+
+    assert sorted(sites.jobs("delta")) == sorted(Attempt.objects.values_list("submit_key", flat=True))
+    for task in work:
+        task.refresh_from_db()
+        assert (task.state, told(task, "task.succeeded")) == (TaskState.SUCCEEDED, 1)
+        assert told(task, "attempt.dispatched") == 1
+        handle = task.attempts.get().handle
+        kinds = Charge.objects.filter(attempt_handle=handle).values_list("kind", flat=True)
+        assert sorted(kinds) in (["release", "reserve"], ["reserve", "settle"])
