@@ -185,8 +185,17 @@ SILENCED_SYSTEM_CHECKS = ["security.W005", "security.W021"]
 
 USE_TZ = True
 TIME_ZONE = "UTC"
-USE_I18N = False
+USE_I18N = True
 LANGUAGE_CODE = "en"
+LOCALE_PATHS = [ROOT / "locale"]
+LANGUAGES = [
+    ("en", "English"),
+    *((path.parents[1].name,) * 2 for path in sorted((ROOT / "locale").glob("*/LC_MESSAGES/django.mo"))),
+]
+"""English, and every language whose compiled catalogue lies in locale/."""
+if len(LANGUAGES) > 1:
+    _AFTER = MIDDLEWARE.index("django.contrib.sessions.middleware.SessionMiddleware") + 1
+    MIDDLEWARE.insert(_AFTER, "django.middleware.locale.LocaleMiddleware")
 
 STATIC_URL = "/static/"
 STATIC_ROOT = ROOT / "staticfiles" if ENV.production else None  # else: served in place

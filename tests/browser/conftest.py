@@ -23,7 +23,14 @@ FLAGS = (
     "--disable-component-update",
     "--disable-sync",
 )
-VIEWPORTS = {"wide": (1440, 900), "tablet": (820, 1100), "phone": (390, 844)}
+VIEWS = {
+    "phone": (390, 844, "light"),
+    "tablet": (820, 1100, "light"),
+    "light": (1440, 900, "light"),
+    "dark": (1440, 900, "dark"),
+}
+"""What a picture is taken of: width, height, colour scheme."""
+AXE_TAGS = ("wcag2a", "wcag2aa", "wcag21a", "wcag21aa")
 
 
 @dataclass
@@ -60,6 +67,10 @@ class Watched:
         self.page.get_by_label("Password").fill(password)
         self.page.get_by_role("button", name="Sign in", exact=True).click()
 
+    def ready(self) -> None:
+        """Wait until the page's scripts listen to the keyboard."""
+        self.page.locator("html[data-keys=on]").wait_for(state="attached")
+
     def changed(self) -> None:
         """Say what the event stream says: something happened."""
         self.page.evaluate("document.body.dispatchEvent(new CustomEvent('facet:changed'))")
@@ -70,15 +81,25 @@ class Watched:
         return int(self.page.evaluate(wider))
 
     def shoot(self, name: str) -> None:
-        """Keep pictures of the page in every viewport, light and dark."""
-        ARTIFACTS.mkdir(exist_ok=True)
-        for kind, (width, height) in VIEWPORTS.items():
+        """Keep a picture of the page on a phone, a tablet and a desk, there light and dark."""
+        for kind, (width, height, scheme) in VIEWS.items():
             self.page.set_viewport_size({"width": width, "height": height})
-            for scheme in ("light", "dark"):
-                self.page.emulate_media(color_scheme=scheme)
-                self.page.screenshot(path=str(ARTIFACTS / f"{name}-{kind}-{scheme}.png"), full_page=True)
+            self.page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]  # one of its literals
+            self.page.screenshot(path=str(self.artifact(f"{name}-{kind}.png")), full_page=True)
         self.page.emulate_media(color_scheme="light")
         self.page.set_viewport_size({"width": 1440, "height": 900})
+
+    def artifact(self, name: str) -> Path:
+        """Return where a file is kept after the tests."""
+        ARTIFACTS.mkdir(exist_ok=True)
+        return ARTIFACTS / name
+
+    def violations(self) -> dict[str, list[str]]:
+        """Return what axe finds against WCAG 2.1 A and AA: elements by rule."""
+        axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe is not installed")
+        options = {"runOnly": {"type": "tag", "values": list(AXE_TAGS)}, "resultTypes": ["violations"]}
+        found = axe.Axe().run(self.page, options=options).response["violations"]
+        return {each["id"]: [str(node["target"]) for node in each["nodes"]] for each in found}
 
 
 @pytest.fixture(scope="module")

@@ -36,11 +36,9 @@ def test_from_sign_in_to_a_result(watched: Watched, mira: User, tmp_path: Path) 
     assert page.locator(".squares[aria-label^='A100 40 GB']").get_attribute("aria-label") == (
         "A100 40 GB: 32 free, 0 yours, 0 busy, 0 down"
     )
-    watched.shoot("federation")
 
     page.get_by_role("link", name="Anvil").click()
     page.get_by_role("heading", name="Nodes").wait_for()
-    watched.shoot("system")
 
     page.get_by_role("link", name="Submit here").click()
     page.get_by_label("Name").fill("hello")
@@ -48,7 +46,6 @@ def test_from_sign_in_to_a_result(watched: Watched, mira: User, tmp_path: Path) 
     page.get_by_label("Batch script").last.fill(SCRIPT)
     page.get_by_text("would be chosen").wait_for()
     assert page.get_by_text("Read from the script").is_visible()
-    watched.shoot("submit")
 
     page.get_by_role("button", name="Submit", exact=True).click()
     page.get_by_role("heading", name="hello").wait_for()
@@ -72,20 +69,8 @@ def test_from_sign_in_to_a_result(watched: Watched, mira: User, tmp_path: Path) 
 
     page.get_by_role("link", name="Tasks").first.click()
     page.get_by_role("link", name="hello").wait_for()
-    watched.shoot("tasks")
     page.get_by_role("link", name="Events").click()
     page.get_by_text("task.succeeded").last.wait_for()
-    watched.shoot("events")
-
-
-def test_no_page_is_wider_than_a_phone(watched: Watched, mira: User, tmp_path: Path) -> None:
-    make_site(mira, tmp_path / "anvil")
-    watched.sign_in("mira", "a-long-password")
-    watched.page.set_viewport_size({"width": 390, "height": 844})
-
-    for path in ("/", "/systems/anvil/", "/tasks/new/", "/tasks/", "/events/"):
-        watched.goto(path)
-        assert (path, watched.overflow()) == (path, 0)
 
 
 def test_a_dropped_file_becomes_the_script_and_a_binary_one_is_refused(

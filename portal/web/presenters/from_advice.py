@@ -30,8 +30,8 @@ _DROPPED: Mapping[str, str | Promise] = {
     "policy.exclude_partitions": gettext_lazy("Let it run in %(was)s, too"),
 }
 _SMALLER: Mapping[str, str | Promise] = {
-    "gpus.min": gettext_lazy("Start with %(now)s GPUs, not %(was)s"),
-    "cpus.min": gettext_lazy("Start with %(now)s CPUs, not %(was)s"),
+    "gpus.min": gettext_lazy("Let it start with fewer GPUs: %(now)s, not %(was)s"),
+    "cpus.min": gettext_lazy("Let it start with fewer CPUs: %(now)s, not %(was)s"),
     "memory_mib.min": gettext_lazy("Ask for %(now)s of memory, not %(was)s"),
     "walltime_s.min": gettext_lazy("Ask for %(now)s of wall time, not %(was)s"),
 }
