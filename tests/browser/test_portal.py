@@ -1,4 +1,4 @@
-"""The portal as people meet it: accessible, within its bounds, by keyboard and by address, without scripts."""
+"""The portal as people meet it: accessible, within bounds, by keyboard and by address, without scripts."""
 
 from pathlib import Path
 
