@@ -52,7 +52,8 @@ def test_every_page_is_accessible_light_and_dark_and_fits_a_phone(watched: Watch
     _fill(watched)
     pages = PAGES | {"task": f"/tasks/{Task.objects.get().handle}/"}
 
-    faults, wider = {}, {}
+    faults: dict[str, list[str]] = {}
+    wider: dict[str, int] = {}
     for name, path in pages.items():
         watched.goto(path)
         watched.shoot(name)
