@@ -90,6 +90,27 @@ SOURCES = (
         {"connections": ("connections", "Users' ways into systems.")},
     ),
     Source(
+        "budgets",
+        "SELECT count(DISTINCT budget) AS open,"
+        " count(DISTINCT budget) FILTER (WHERE exhausted_at IS NOT NULL) AS exhausted"
+        " FROM metrics.budgets WHERE closed_at IS NULL",
+        (),
+        {
+            "open": ("budgets_open", "Budgets that bind."),
+            "exhausted": ("budgets_exhausted", "Of these, those in which nothing more fits."),
+        },
+    ),
+    Source(
+        "approvals",
+        "SELECT count(*) AS pending, coalesce(max(waited_s), 0) AS waited_s"
+        " FROM metrics.approvals WHERE state = 'pending'",
+        (),
+        {
+            "pending": ("approvals_pending", "Placements that wait for a person."),
+            "waited_s": ("approvals_pending_oldest_seconds", "How long the first of them has waited."),
+        },
+    ),
+    Source(
         "events",
         "SELECT seq, extract(epoch FROM now() - at)::float AS age_s FROM metrics.events"
         " ORDER BY seq DESC LIMIT 1",

@@ -59,7 +59,7 @@ def _relations(sql: str) -> set[str]:
 
 def test_the_dashboards_are_there_under_names_of_their_own() -> None:
     assert set(DASHBOARDS) == {
-        "federation", "capacity", "placements", "outcomes", "events", "allocations", "control",
+        "federation", "capacity", "placements", "outcomes", "events", "allocations", "control", "budgets",
     }  # fmt: skip
     assert {dashboard["uid"] for dashboard in DASHBOARDS.values()} == {f"facet-{name}" for name in DASHBOARDS}
 

@@ -9,7 +9,9 @@ from django.db import connection
 
 from federation.models import System
 from federation.services import connect
+from orchestrator.budget_input import BudgetInput
 from orchestrator.models import Attempt, Decision, Envelope, Task
+from orchestrator.services.budgets import set_budget
 
 pytestmark = pytest.mark.django_db
 
@@ -34,6 +36,9 @@ VIEWS = (
     "free_capacity",
     "connections",
     "recent_outcomes",
+    "budgets",
+    "approvals",
+    "spending",
 )
 
 SECRET = {"password", "digest", "settings", "facts", "spec", "body", "url", "sealed_secret"}
@@ -122,3 +127,15 @@ def test_open_tasks_are_counted_from_the_index_of_open_tasks() -> None:
         plan = " ".join(line for (line,) in cursor.fetchall())
 
     assert "task_active" in plan
+
+
+def test_a_budgets_share_counts_what_is_held_and_what_was_used(alice: User, now: datetime) -> None:
+    given = BudgetInput(max_attempts=20)
+    budget = set_budget(alice.pk, ("project", "fusion"), given, actor="user:alice", now=now)
+    budget.meters.filter(measure="attempts").update(reserved=3, used=2)
+
+    (row,) = _rows('SELECT scope, subject, measure, "limit", share FROM metrics.budgets')
+
+    assert (row["scope"], row["subject"], row["measure"]) == ("project", "fusion", "attempts")
+    assert (row["limit"], row["share"]) == (20, 0.25)
+    assert _rows("SELECT * FROM metrics.approvals") == []
