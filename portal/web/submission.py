@@ -47,6 +47,8 @@ class Answer:
     draft: Draft | None = None
     said: dict[str, object] = field(default_factory=dict)
     """The envelope as script and form say it together, silences left out."""
+    asked: dict[str, object] | None = None
+    """The task input that was asked about; None = it is none yet."""
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -54,7 +56,9 @@ class Answer:
 def task_new(request: SignedInRequest) -> HttpResponse:
     """Show the form; with POST draft, preview or submit."""
     if request.method != "POST":
-        return _show(request, TaskForm(initial=_initial(request)))
+        values = _initial(request)
+        said = values.get("command") or values.get("script")
+        return _show(request, TaskForm(initial=values), _ask(request, TaskForm(values)) if said else None)
     form = TaskForm(request.POST)
     action = request.POST.get("action", "submit")
     if action == "draft":
@@ -73,10 +77,8 @@ def task_new(request: SignedInRequest) -> HttpResponse:
 @signed_in
 def task_preview(request: SignedInRequest) -> HttpResponse:
     """Answer only the preview beside the form."""
-    form = TaskForm(request.POST)
-    answer = _ask(request, form)
-    asked = form.task_input if form.is_valid() else None
-    context = {"preview": answer.preview, "draft": answer.draft, "asked": asked}
+    answer = _ask(request, TaskForm(request.POST))
+    context = {"preview": answer.preview, "draft": answer.draft, "asked": answer.asked}
     return page(request, f"{TEMPLATE}#preview", context)
 
 
@@ -101,7 +103,7 @@ def _show(
         "form": form,
         "preview": answer.preview if answer else None,
         "draft": answer.draft if answer else None,
-        "asked": form.task_input if form.is_bound and form.is_valid() else None,
+        "asked": answer.asked if answer else None,
         "templates": template_rows(task_templates.templates(request.user)[:TEMPLATES_SHOWN], request.user.pk),
         "projects": task_templates.projects(request.user),
     }
@@ -124,7 +126,7 @@ def _ask(request: SignedInRequest, form: TaskForm) -> Answer:
         if understood and understood.draft
         else {}
     )
-    return Answer(Preview(decision_view(decision, system_refs())), draft, said)
+    return Answer(Preview(decision_view(decision, system_refs())), draft, said, form.task_input)
 
 
 def _filled(request: SignedInRequest, form: TaskForm) -> HttpResponse:

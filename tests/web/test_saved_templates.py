@@ -104,6 +104,14 @@ def test_plain_words_fill_the_form_and_what_was_typed_stands(federation: User, b
     assert re.search(r'name="accelerator_types" value="a100"', page)
 
 
+def test_a_form_that_comes_filled_comes_with_its_preview(federation: User, browser: Client) -> None:
+    page = browser.get("/tasks/new/?gpus_min=1&walltime_min=1:00:00&command=true").text
+
+    assert "would be chosen" in page
+    assert "facet submit --task-file submit.json" in unescape(page)
+    assert "Nothing asked yet" in browser.get("/tasks/new/?gpus_min=1").text
+
+
 def test_the_address_fills_any_field(federation: User, browser: Client) -> None:
     page = browser.get("/tasks/new/?gpus_min=3&work=script&script=%23%21%2Fbin%2Fsh&words=x").text
 
