@@ -18,7 +18,7 @@ from federation.ledger import Happening, record
 from federation.models import System
 from federation.selectors import profile_of
 from orchestrator.budget_input import BudgetInput
-from orchestrator.budget_selectors import binding_task
+from orchestrator.budget_selectors import binding, binding_task, gauges
 from orchestrator.budgets import UNITS, Gauge, Need, Refusal, newly_passed, plain
 from orchestrator.lifecycle import TaskState
 from orchestrator.models import Budget, BudgetLine, Group, Meter, Task
@@ -255,6 +255,21 @@ def spend_tokens(budgets: Iterable[Budget], subject: str, tokens: int, *, now: d
         if is_new:
             Meter.objects.filter(pk=meter.pk).update(used=F("used") + tokens)
     record(_tell([meter.pk for meter in meters], now=now), now=now)
+
+
+def has_tokens_left(user: AbstractBaseUser, token: str) -> bool:
+    """Return whether no budget of an API token's model tokens is used up; signed-in people have none."""
+    rows = list(binding(user.pk, token=token)) if token else []
+    return not any(
+        gauge.measure == "model_tokens" and gauge.left is not None and gauge.left <= 0
+        for gauge in gauges(rows)
+    )
+
+
+def book_drafting(user: AbstractBaseUser, token: str, envelope: str, tokens: int, *, now: datetime) -> None:
+    """Book what a model used for a draft on the budgets of the API token that asked for it."""
+    if token and tokens:
+        spend_tokens(list(binding(user.pk, token=token)), envelope, tokens, now=now)
 
 
 @transaction.atomic

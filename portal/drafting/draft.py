@@ -11,6 +11,7 @@ from redis import RedisError
 
 from federation.models import Connection
 from orchestrator.envelope.draft import ENVELOPE_FIELDS, Draft, draft_from_proposal
+from orchestrator.services.budgets import has_tokens_left
 from portal.drafting.model import Use, is_configured, propose
 from portal.drafting.proposal import confidence_of
 from portal.drafting.redact import bounded, redacted
@@ -28,17 +29,29 @@ _DAY_S = 86_400
 
 
 def better(
-    user: AbstractBaseUser, draft: Draft, *, text: str, code_context: str | None, now: datetime
+    user: AbstractBaseUser,
+    draft: Draft,
+    *,
+    text: str,
+    code_context: str | None,
+    now: datetime,
+    token: str = "",
 ) -> tuple[Draft, Use | None]:
     """Return the draft with a model's proposal where the rules are silent, and what that cost.
+
+    `token` is the handle of the API token that asks: where a budget of its model tokens is used up, no model
+    is asked.
 
     The rules' draft stands wherever there is no model, or the model gives nothing that is valid. Words of the
     user stand against the model's. What is proposed passes the same validation as anybody's figures.
     """
     if not is_configured() or not (code_context or draft.source != "script" or draft.not_understood):
         return draft, None
+    spent = "" if has_tokens_left(user, token) else "the budget of this token's model tokens is"
     if not _may_spend(user, now):
-        return _noted(draft, "the day's tokens are used up; the rules alone drafted"), None
+        spent = "the day's tokens are"
+    if spent:
+        return _noted(draft, f"{spent} used up; the rules alone drafted"), None
     people = _people(user)
     material = {"request": _told(text, TEXT_CHARS, people)}
     if code_context:

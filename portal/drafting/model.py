@@ -31,7 +31,7 @@ class Use:
 
     def as_json(self) -> dict[str, Any]:
         """Return it as JSON."""
-        return asdict(self)
+        return {**asdict(self), "tokens": self.tokens}
 
     @property
     def tokens(self) -> int:

@@ -17,7 +17,7 @@ from portal.api import rates
 from portal.api.problems import problem_of, translated
 from portal.api.resources import RESOURCES
 from portal.mcp.schemas import DRY_RUN, KEY, WAIT, extras
-from portal.mcp.short import LOG_BYTES, ROOM_BYTES, fitted, sentence, told_problem
+from portal.mcp.short import LOG_BYTES, ROOM_BYTES, fitted, harmless, sentence, told_problem
 from portal.skills.every import SKILLS
 from portal.skills.registry import Answer, Call, Caller, Options, Scope, Skill, require, skill
 from providers.errors import InvalidInput, NotFound
@@ -59,11 +59,11 @@ def guarded(caller: Caller, name: str, work: Callable[[], Json], *, dry_run: boo
         value = work()
     except Exception as error:  # noqa: BLE001  # every failure is answered as a problem
         problem = problem_of(translated(error)).body
-        return Told(fitted(problem)[0], told_problem(problem), is_error=True)
+        return Told(fitted(harmless(problem))[0], harmless(told_problem(problem)), is_error=True)
     finally:
         if not connection.in_atomic_block:
             connection.close()
-    short, is_cut = fitted(value)
+    short, is_cut = fitted(harmless(value))
     told = short.get("would", short) if dry_run else short
     return Told(short, sentence(name, told, is_cut=is_cut, dry_run=dry_run))
 
@@ -190,7 +190,7 @@ def read(caller: Caller, uri: str) -> str:
     if not uri.startswith("facet://") or kind not in READABLE or not handle:
         raise NotFound(f"Nothing at {uri[:120]!r}; there is facet://KIND/ID of {', '.join(READABLE)}.")
     value = RESOURCES[kind].one(caller, handle, now=timezone.now())
-    short, _ = fitted(value.model_dump(mode="json", by_alias=True))
+    short, _ = fitted(harmless(value.model_dump(mode="json", by_alias=True)))
     return json.dumps(short, ensure_ascii=False, separators=(",", ":"))
 
 

@@ -88,8 +88,11 @@ def _briefly(member: Json) -> Json:
 
 
 def output_schema(one: Skill) -> Json:
-    """Return the output schema of a tool; with side effects it may also answer what would have been."""
-    schema = one.schema_out()
+    """Return the output schema of a tool; with side effects it may also answer what would have been.
+
+    No member is required: what is null may be left out of a long answer.
+    """
+    schema = _optional(one.schema_out())
     if DRY_RUN not in extras(one):
         return {"type": "object", **schema}
     definitions = schema.pop("$defs", {})
@@ -99,6 +102,21 @@ def output_schema(one: Skill) -> Json:
         "properties": {DRY_RUN: {"const": True}, "would": {"type": "object"}},
     }
     return {"type": "object", "anyOf": [schema, would], "$defs": definitions}
+
+
+def _optional(schema: Any) -> Any:
+    """Return a schema that requires no member anywhere."""
+    if isinstance(schema, list):
+        return [_optional(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    return {
+        name: {word: _optional(inner) for word, inner in value.items()}
+        if name in ("properties", "$defs")
+        else _optional(value)
+        for name, value in schema.items()
+        if not (name == "required" and isinstance(value, list))
+    }
 
 
 def _first(schema: Json) -> Json:

@@ -4,8 +4,10 @@ from typing import Any
 
 from pydantic import Field
 
+from federation.handles import new_handle
 from orchestrator.envelope.draft import MAX_ORIGINAL_CHARS, Draft, Hints
 from orchestrator.envelope.types import EnvelopeInput
+from orchestrator.services.budgets import book_drafting
 from orchestrator.services.envelopes import draft_by_rules, keep_draft
 from portal.drafting.draft import better
 from portal.drafting.model import is_configured
@@ -85,11 +87,16 @@ def _draft(given: DraftInput, call: Call) -> Answer:
         text=given.text or given.script or "",
         code_context=given.code_context,
         now=call.now,
+        token=call.caller.token,
     )
     if refusal is not None and draft.source != "llm":
         raise refusal
     drafting = use.as_json() if use else None
     handle = keep_draft(call.caller.user, draft, actor=call.caller.actor, now=call.now, drafting=drafting)
+    if use is not None:
+        # A draft that was not kept has cost as much.
+        subject = handle or new_handle("env", call.now)
+        book_drafting(call.caller.user, call.caller.token, subject, use.tokens, now=call.now)
     if given.code_context is not None and not is_configured():
         note = Note(line=0, text="code_context", why=_BY_RULES)
         draft = draft.model_copy(update={"warnings": (*draft.warnings, note)})

@@ -10,10 +10,15 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
+from django.utils import timezone
 from pydantic import SecretStr
 from pytest_django import Settings
 
-from orchestrator.models import Envelope
+from federation.models import Event
+from orchestrator.budget_input import BudgetInput
+from orchestrator.models import Envelope, Meter
+from orchestrator.services.budgets import set_budget
+from portal.models import ApiToken
 from tests.api.conftest import Api
 from tests.drafting.test_redact import PLANTED
 
@@ -291,6 +296,28 @@ def test_the_days_tokens_are_counted_and_then_the_rules_draft_alone(
     assert [made["source"] for made in (first, second, third)] == ["llm", "llm", "rules"]
     assert len(model.got) == 2
     assert "tokens are used up" in third["warnings"][-1]["why"]
+
+
+def test_a_tokens_budget_pays_for_its_drafts_and_then_the_rules_draft_alone(
+    api: Api, model: Model, alice: User
+) -> None:
+    now = timezone.now()
+    token = ApiToken.objects.get().handle
+    for scope, subject in (("token", token), ("project", "wind")):
+        limits = BudgetInput(max_model_tokens=150)
+        set_budget(alice.pk, (scope, subject), limits, actor="user:alice", now=now)
+    model.answers(said({"gpus": 1}))
+
+    first, second, third = (draft(api, text="train something", code_context=word) for word in "abc")
+    work = {"command": "true", "envelope_id": first["id"], "project": "wind"}
+    assert api.post("tasks?wait_s=0", work).json()["state"] == "unschedulable"  # there is no system
+
+    assert [made["source"] for made in (first, second, third)] == ["llm", "llm", "rules"]
+    assert "budget of this token's model tokens" in third["warnings"][-1]["why"]
+    used = dict(Meter.objects.filter(measure="model_tokens").values_list("budget__scope", "used"))
+    cost = first["drafting"]["tokens"]
+    assert used == {"token": 2 * cost, "project": cost}
+    assert Event.objects.filter(type="budget.exhausted", user=alice).count() == 1
 
 
 def test_without_a_model_nothing_is_asked(api: Api) -> None:
