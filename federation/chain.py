@@ -5,14 +5,15 @@ from dataclasses import dataclass
 from django.db import connection
 
 from federation.ledger import Break
+from federation.models import EventArchive
 
 STRETCH = 20_000
 """Events checked at once: well under a second."""
 
 _STRETCH = """
     SELECT seq, handle, holds, follows FROM (
-    SELECT p.seq, e.handle, p.hash = facet_event_hash(e, lag(p.hash) OVER w) AS holds,
-           p.seq - coalesce(lag(p.seq) OVER w, 0) = 1 AS follows
+    SELECT p.seq, e.handle, p.hash = facet_event_hash(e, lag(p.hash, 1, %(hash)s::bytea) OVER w) AS holds,
+           p.seq - lag(p.seq, 1, %(begin)s::bigint) OVER w = 1 AS follows
     FROM (SELECT * FROM federation_eventposition WHERE seq >= %(after)s ORDER BY seq LIMIT %(rows)s) p
     LEFT JOIN federation_event e ON e.id = p.event_id
     WINDOW w AS (ORDER BY p.seq)) chain
@@ -35,9 +36,16 @@ class Stretch:
 
 
 def verify_stretch(after: int, *, size: int = STRETCH) -> Stretch:
-    """Check the next `size` events after a position: each hash against the event and the hash before it."""
+    """Check the next `size` events after a position: each hash against the event and the hash before it.
+
+    What is archived is left to `federation.archives`: the kept log begins where the last archive ends.
+    """
+    last = EventArchive.objects.order_by("-first_seq").first()
+    begin = last.last_seq if last is not None else 0
+    after = max(after, begin)
+    given = {"after": after, "rows": size + (after > begin), "begin": begin}
     with connection.cursor() as cursor:
-        cursor.execute(_STRETCH, {"after": after, "rows": size + (1 if after else 0)})
+        cursor.execute(_STRETCH, {**given, "hash": bytes(last.last_hash) if last is not None else None})
         rows = cursor.fetchall()
     breaks = tuple(
         Break(seq, handle or "", _fault(handle, holds=bool(holds), follows=bool(follows)))

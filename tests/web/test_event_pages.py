@@ -1,14 +1,16 @@
 """The log on pages: filters, one event in full, and the check of its chain."""
 
 import re
-from datetime import datetime
+from datetime import datetime, timedelta
 from html import unescape
+from pathlib import Path
 
 import pytest
 from django.contrib.auth.models import User
 from django.db import connection
 from django.test import Client
 
+from federation.archives import archive
 from federation.chain import verify_stretch
 from federation.models import Event
 from tests.web.test_task_pages import submit
@@ -121,3 +123,17 @@ def test_a_stretch_that_begins_in_the_middle_knows_the_hash_before_it(
     found = verify_stretch(2)
 
     assert (found.breaks, found.checked, found.upto, found.is_last) == ((), every - 2, every, True)
+
+
+def test_a_log_whose_beginning_is_archived_is_checked_from_there(
+    federation: User, browser: Client, now: datetime, tmp_path: Path
+) -> None:
+    submit(federation, "one", now)
+    every = Event.objects.count()
+    row = archive(before=now + timedelta(days=1), folder=tmp_path, now=now, at_once=2)
+    assert row is not None
+
+    page = browser.get("/events/verify/").text
+
+    assert f"{every - row.events} events are what was committed" in page or "The one event is what" in page
+    assert "break" not in page.partition('class="stretches"')[2].partition("</ol>")[0].replace("unbroken", "")
