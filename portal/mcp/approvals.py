@@ -24,6 +24,7 @@ from orchestrator.services.approvals import Approver, decide_approval
 from portal.mcp.calls import Told, guarded
 from portal.skills.placing import submitted_answer
 from portal.skills.registry import Caller, Options
+from providers.errors import NotFound
 
 ASKED_AFTER = frozenset({"submit_task", "replan"})
 QUESTION = "approval"
@@ -49,16 +50,19 @@ class Pending:
     message: str
     url: str
 
-    def request(self) -> types.InputRequiredResult:
+    def asked(self) -> types.ElicitRequest:
         """Return the question as the protocol carries it."""
         params: Any
         if self.mode == "form":
             params = types.ElicitRequestFormParams(message=self.message, requested_schema=_FORM)
         else:
             params = types.ElicitRequestURLParams(message=self.message, url=self.url)
+        return types.ElicitRequest(params=params)
+
+    def request(self) -> types.InputRequiredResult:
+        """Return the answer to a call that waits for this question's."""
         state = json.dumps({"approval": self.approval, "mode": self.mode})
-        asked: types.InputRequests = {QUESTION: types.ElicitRequest(params=params)}
-        return types.InputRequiredResult(input_requests=asked, request_state=state)
+        return types.InputRequiredResult(input_requests={QUESTION: self.asked()}, request_state=state)
 
 
 def pending(
@@ -68,8 +72,13 @@ def pending(
     value = told.value
     if name not in ASKED_AFTER or told.is_error or value.get("state") != TaskState.PENDING_APPROVAL:
         return None
+    return question_of(caller, str(value.get("id")), capability)
+
+
+def question_of(caller: Caller, task: str, capability: types.ElicitationCapability | None) -> Pending | None:
+    """Return what a person is to be asked of a task; None where nothing waits, or nobody can be asked."""
     mode = _mode(caller, capability)
-    rows = budget_selectors.approvals(caller.user).filter(task__handle=value.get("id"), state="pending")
+    rows = budget_selectors.approvals(caller.user).filter(task__handle=task, state="pending")
     row = rows.first() if mode is not None else None
     if mode is None or row is None:
         return None
@@ -99,17 +108,35 @@ def answered(caller: Caller, name: str, state: str, responses: Mapping[str, Any]
 
     def work() -> dict[str, Any]:
         row = budget_selectors.approvals(caller.user).get(handle=known["approval"])
-        says = given.content if isinstance(given, types.ElicitResult) and given.action == "accept" else None
-        if known["mode"] == "form" and says and says.get("decision") in ("approve", "reject"):
-            approver = Approver(
-                caller.user, f"user:{caller.user.get_username()}", via="mcp", token=caller.token
-            )
-            word: Any = says["decision"]
-            note = str(says.get("note") or "")[:500]
-            decide_approval(approver, row.handle, word, now=timezone.now(), note=note)
+        _decide(caller, row, given)
         return _stands(caller, name, row)
 
     return guarded(caller, name, work)
+
+
+def updated(caller: Caller, task: str, responses: Mapping[str, Any] | None) -> Told:
+    """Carry out what a person said of a task of the protocol that waits for it."""
+
+    def work() -> dict[str, Any]:
+        rows = budget_selectors.approvals(caller.user).filter(task__handle=task, state="pending")
+        row = rows.first()
+        if row is None:
+            raise NotFound(f"Nothing of {task[:80]!r} waits for an answer.")
+        _decide(caller, row, (responses or {}).get(QUESTION))
+        return {}
+
+    return guarded(caller, "tasks/update", work)
+
+
+def _decide(caller: Caller, row: Approval, given: object) -> None:
+    """Decide as a form says, where the token's client is one that its owner sits at; else decide nothing."""
+    says = given.content if isinstance(given, types.ElicitResult) and given.action == "accept" else None
+    if not (caller.attended and says and says.get("decision") in ("approve", "reject")):
+        return
+    approver = Approver(caller.user, f"user:{caller.user.get_username()}", via="mcp", token=caller.token)
+    word: Any = says["decision"]
+    note = str(says.get("note") or "")[:500]
+    decide_approval(approver, row.handle, word, now=timezone.now(), note=note)
 
 
 def _stands(caller: Caller, name: str, row: Approval) -> dict[str, Any]:

@@ -53,6 +53,13 @@ Send = Callable[[Any], Awaitable[None]]
 T = TypeVar("T")
 Context = Any  # the SDK's request context; only the revision and what the client declared are used
 
+
+class UpdateTaskParams(types.InputResponseRequestParams):
+    """What a person answered to the question of a task."""
+
+    task_id: str
+
+
 _CALLER: ContextVar[Caller] = ContextVar("mcp_caller")
 _POOL = ThreadPoolExecutor(_THREADS, thread_name_prefix="mcp")
 
@@ -141,7 +148,15 @@ def _require_tasks(context: Context) -> None:
 
 async def _get_task(context: Context, params: types.GetTaskRequestParams) -> Message:
     _require_tasks(context)
-    return await _asked(partial(tasks.got, _CALLER.get(), params.task_id))
+    return await _asked(partial(tasks.got, _CALLER.get(), params.task_id, _elicitation(context)))
+
+
+async def _update_task(context: Context, params: UpdateTaskParams) -> Message:
+    _require_tasks(context)
+    told = await _borrow(partial(approvals.updated, _CALLER.get(), params.task_id, params.input_responses))
+    if told.is_error:
+        raise MCPError(types.INVALID_PARAMS, told.text, told.value)
+    return {}
 
 
 async def _cancel_task(context: Context, params: types.CancelTaskRequestParams) -> Message:
@@ -221,6 +236,7 @@ def _server() -> Server[Any]:
     server.middleware.append(RequestStateBoundary(sealed, default_audience="facet"))
     server.extensions[tasks.EXTENSION] = {}
     server.add_request_handler("tasks/get", types.GetTaskRequestParams, _get_task)
+    server.add_request_handler("tasks/update", UpdateTaskParams, _update_task)
     server.add_request_handler("tasks/cancel", types.CancelTaskRequestParams, _cancel_task)
     return server
 

@@ -8,12 +8,14 @@ same handle. Nothing is kept for it: a task of the protocol is one of ours, seen
 from collections.abc import Mapping
 from typing import Any
 
+import mcp_types as types
 from django.utils import timezone
 
 from orchestrator.lifecycle import GroupState, TaskState
 from portal.api import rates
 from portal.api.resources import RESOURCES
 from portal.mcp import calls
+from portal.mcp.approvals import QUESTION, question_of
 from portal.skills.registry import Caller, Scope, require
 from providers.errors import NotFound
 
@@ -57,8 +59,10 @@ def created(caller: Caller, told: calls.Told) -> Json:
     return {"resultType": "task", **_task(shown), "_meta": {SUBMITTED: told.value}}
 
 
-def got(caller: Caller, handle: str) -> Json:
+def got(caller: Caller, handle: str, asks: types.ElicitationCapability | None = None) -> Json:
     """Return a task as `tasks/get` answers it, with its result once there is one.
+
+    `asks` is how the client asks its person, who may have to approve what the task would use.
 
     Raises:
         NotFound: no such task or group of this caller.
@@ -69,6 +73,10 @@ def got(caller: Caller, handle: str) -> Json:
     task = _task(shown)
     if task["status"] == "completed":
         task["result"] = _result(caller, handle, str(shown["state"]))
+    question = question_of(caller, handle, asks) if shown["state"] == TaskState.PENDING_APPROVAL else None
+    if question is not None:
+        wire = question.asked().model_dump(by_alias=True, mode="json", exclude_none=True)
+        task |= {"status": "input_required", "inputRequests": {QUESTION: wire}}
     return task
 
 

@@ -5,10 +5,19 @@ from typing import Any, Literal
 
 import pytest
 from django.contrib.auth.models import User
+from django.utils import timezone
 from mcp.client import Client
 from mcp.client.extension import ClaimContext, ClientExtension, ResultClaim, advertise
 from mcp.shared.exceptions import MCPError
-from mcp_types import CallToolResult, CancelTaskRequest, GetTaskRequest, Result
+from mcp_types import (
+    CallToolResult,
+    CancelTaskRequest,
+    ElicitResult,
+    GetTaskRequest,
+    Request,
+    RequestParams,
+    Result,
+)
 from mcp_types import GetTaskRequestParams as OfTask
 from pydantic import ConfigDict
 from pydantic.alias_generators import to_camel
@@ -19,6 +28,8 @@ from orchestrator.models import Task
 from portal.mcp.short import ROOM_BYTES
 from portal.mcp.tasks import EXTENSION, SUBMITTED, status_of
 from portal.skills.bounds import size
+from portal.skills.registry import Scope
+from portal.tokens import issue_token
 from tests.api.conftest import Api
 from tests.mcp.conftest import Agent
 
@@ -184,6 +195,41 @@ def test_a_task_is_cancelled_by_the_protocol_and_the_event_names_the_token(
 
     assert got.status == "cancelled"
     assert Event.objects.get(task=handle, type="task.cancelled").actor == "token:test"
+
+
+class Update(Request[RequestParams, Literal["tasks/update"]]):
+    """The request that answers a task's question; the SDK knows the extension's methods by name alone."""
+
+    method: Literal["tasks/update"] = "tasks/update"
+    params: Any
+
+
+def test_a_task_that_waits_for_a_person_asks_and_is_answered(
+    agent: Agent, api: Api, alice: User, delta: System
+) -> None:
+    scopes = [Scope(word) for word in ("read", "submit")]
+    _, token = issue_token(alice, name="mine", scopes=scopes, now=timezone.now(), attended=True)
+    paid = {**WORK, "budget": {"approve_above": {"charge": {"delta": 0}}}}
+    handle = agent.call(token, "submit_task", paid).structured_content["id"]  # this client asks nobody
+
+    async def nobody(_context: Any, _params: Any) -> ElicitResult:
+        return ElicitResult(action="cancel")
+
+    async def answer(client: Client) -> tuple[dict[str, Any], TaskGot]:
+        asking = await client.session.send_request(GetTaskRequest(params=OfTask(task_id=handle)), TaskGot)
+        said = {"action": "accept", "content": {"decision": "approve"}}
+        params = {"taskId": handle, "inputResponses": {"approval": said}}
+        await client.session.send_request(Update(params=params), Ended)
+        return asking.model_dump(by_alias=True), await _get(client, handle)
+
+    asking, after = agent.do(token, answer, extensions=[Tasks()], elicitation_callback=nobody)
+
+    assert asking["status"] == "input_required"
+    question = asking["inputRequests"]["approval"]
+    assert question["method"] == "elicitation/create"
+    assert handle in question["params"]["message"]
+    assert after.status == "working"
+    assert Event.objects.get(type="approval.granted").actor == "user:alice"
 
 
 def test_another_users_task_cannot_be_asked_for(
