@@ -12,6 +12,7 @@ from django.utils import timezone
 from federation import collector
 from federation.models import Connection, System
 from federation.movers import moves_folder
+from federation.side_by_side import refresh_together
 from orchestrator import control, moving
 from orchestrator.dispatch import dispatch as dispatch_attempt
 from orchestrator.doorbell import hang
@@ -86,17 +87,18 @@ def dispatch(attempt_id: int) -> None:
 def collect() -> None:
     """Probe every system that is due, side by side."""
     now = timezone.now()
-    due = System.objects.filter(is_enabled=True, profile__isnull=False)
     # A probe that was made in the future was made by a clock that was ahead.
     waiting = Q(next_probe_at__gt=now) & ~Q(last_probe_at__gt=now + timedelta(minutes=1))
-    for system_id in due.exclude(waiting).values_list("pk", flat=True):
-        refresh.apply_async((system_id,), queue="default", expires=5)
+    rows = System.objects.filter(is_enabled=True, profile__isnull=False).exclude(waiting)
+    due = list(rows.values_list("pk", flat=True))
+    if due:
+        refresh.apply_async((due,), queue="default", expires=5)
 
 
 @shared_task(name="portal.refresh")
-def refresh(system_id: int) -> None:
-    """Probe one system."""
-    collector.refresh(system_id, now=timezone.now())
+def refresh(system_ids: list[int]) -> None:
+    """Probe systems, all at once."""
+    refresh_together(system_ids, now=timezone.now())
 
 
 @shared_task(name="portal.access")

@@ -10,6 +10,7 @@ from orchestrator.move_input import MoveInput
 from orchestrator.services import transfers
 from orchestrator.shown import TransferShown
 from portal.skills.registry import Answer, Call, Scope, Skill, register
+from providers.errors import NotAuthorized
 from providers.types import Frozen
 
 
@@ -32,6 +33,12 @@ class MoveGiven(Frozen):
 
 
 def _move(given: MoveGiven, call: Call) -> Answer:
+    if call.caller.systems is not None:  # collections are no systems: nobody could say where it may reach
+        named = ", ".join(sorted(call.caller.systems))
+        raise NotAuthorized(
+            f"This token is for {named} alone; data is moved with one that is not bound to systems.",
+            remediation="Make a token with the scope `submit` for all systems.",
+        )
     transfer = transfers.move_data(
         call.caller.user,
         given.model_extra or {},

@@ -1,8 +1,10 @@
 """`python -m providers.sandbox.globus STATE.db PORT`: serve until told to stop.
 
 `python -m providers.sandbox.globus STATE.db arm '{"path": "/v2/batch_status", "status": 503, "times": 5}'`
-has something go wrong in a stand-in that serves the same file; `disarm` forgets what has not happened yet;
-`expire` lets every access token expire; `endpoint ID online|offline|asleep` changes an endpoint.
+has something go wrong in a stand-in that serves the same file.
+`result lost|pickle|killed|too_large` happens to the next result, `move corrupt|denied|quota` to the next file
+that is moved; `disarm` forgets what has not happened yet; `expire` lets every access token expire;
+`endpoint ID online|offline|asleep` changes an endpoint.
 """
 
 import signal
@@ -11,7 +13,7 @@ import threading
 from pathlib import Path
 
 from providers.sandbox.globus.server import StandIn
-from providers.sandbox.globus.spec import EndpointState, Fault
+from providers.sandbox.globus.spec import EndpointState, Fault, MoveFault, ResultFault
 from providers.sandbox.globus.state import State
 
 
@@ -33,6 +35,10 @@ def control(path: Path, words: list[str]) -> int:
     match words:
         case ["arm", text]:
             state.arm(Fault.model_validate_json(text))
+        case ["result", word]:
+            state.arm_result(ResultFault(word))
+        case ["move", word]:
+            state.arm_move(MoveFault(word))
         case ["disarm"]:
             state.disarm()
         case ["expire"]:

@@ -324,7 +324,8 @@ class Auth:
         row = self.state.token(request.bearer, kind="access")
         if row is None:
             return auth_refusal(401, "unauthorized", "the token is not good")
-        return ok(self._about(row["sub"]))
+        about = self._about(row["sub"])
+        return ok(about | {"identity_set": [about]})
 
 
 def _number(value: int) -> str:

@@ -44,7 +44,8 @@ class Compute:
     def answer(self, request: Request) -> Answer:
         """Answer one request."""
         if request.path == "/v2/version":
-            every = {"api": "1.40.0", "min_sdk_version": "2.0.0", "min_endpoint_version": "2.0.0"}
+            least = dict.fromkeys(("min_sdk_version", "min_ep_version", "min_endpoint_version"), "2.0.0")
+            every = {"api": "1.40.0", **least}
             return ok(every if request.query.get("service") == "all" else "1.40.0")
         row = self.state.token(request.bearer, kind="access")
         if row is None or row["server"] != COMPUTE_SERVER:

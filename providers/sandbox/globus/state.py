@@ -187,6 +187,7 @@ class State:
         """Forget every fault that has not happened yet."""
         self.run("DELETE FROM fault")
         self.run("DELETE FROM result_fault")
+        self.run("DELETE FROM move_fault")
 
     def fault_for(self, path: str) -> Fault | None:
         """Return the fault that this request meets, counting it; None = none."""
