@@ -32,6 +32,10 @@ _TOO_LARGE = re.compile(r"\b(MaxResultSizeExceeded|ResultTooLarge)\b")
 _OTHER_PYTHON = re.compile(
     r"\b(SyntaxError|DeserializationError|SerdeError|ImportError|ModuleNotFoundError)\b"
 )
+_NOT_MAPPED = re.compile(r"(failed|attempting) to map to a local user|mapped to a local user name, but")
+"""How an agent (4.19) says that nobody at its site is the person who asks."""
+_WHO = ("Globus effective identity:", "Globus username:", "Local user name:")
+"""Lines by which an agent adds whom a refusal is about, after what it is."""
 
 
 class SignInNeeded(Exception):
@@ -173,9 +177,11 @@ def no_answer(error: GlobusError, endpoint: str) -> SiteUnreachable:
 
 def failed_task(exception: str, endpoint: str) -> FacetError:
     """Return what a failed task stands for; the work that it started may nevertheless go on."""
-    last = next(
-        (line.strip() for line in reversed(exception.splitlines()) if line.strip()), "no reason given"
-    )
+    lines = [line.strip() for line in exception.splitlines()]
+    said = [line for line in lines if line and not line.startswith(_WHO)] or ["no reason given"]
+    last = said[-1]
+    if _NOT_MAPPED.search(exception):
+        return _not_yours(endpoint, said[0][:200])
     if _TOO_LARGE.search(exception):
         return UnparsableOutput(
             f"The site's answer is larger than the {LIMIT_BYTES >> 20} MB that Globus Compute carries.",
