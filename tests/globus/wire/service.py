@@ -13,8 +13,8 @@ import uuid
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import pika
-import pika.exceptions
+import pika  # type: ignore[import-untyped]  # it has no types
+import pika.exceptions  # type: ignore[import-untyped]  # as above
 from globus_compute_common import messagepack
 from globus_compute_common.messagepack.message_types import Task
 
@@ -181,7 +181,7 @@ class WireCompute(Compute):
             for kind in ("tasks", "results", "heartbeats")
         }
         name = self.usernames[sub]
-        person = {"sub": sub, "id": sub, "username": name, "name": name, "email": name}
+        person = {"sub": sub, "id": sub, "username": name, "name": name, "email": name, "status": "used"}
         command = {
             "command": "cmd_start_endpoint",
             "args": [],
@@ -202,12 +202,12 @@ class WireCompute(Compute):
         return child
 
     def _result(self, body: bytes) -> None:
-        result = messagepack.unpack(body)
+        result: Any = messagepack.unpack(body)  # one of many kinds of message
         values = ("failed", None, result.data) if result.is_error else ("success", result.data, None)
         self.state.run(_ENDED, *values, str(time.time()), str(result.task_id))
 
     def _heartbeat(self, body: bytes) -> None:
-        report = messagepack.unpack(body)
+        report: Any = messagepack.unpack(body)  # as above
         state = dict(report.global_state)
         self.alive[str(report.endpoint_id)] = state
         if state.get("error"):  # the user's endpoint did not start, so nobody runs what waits for it
