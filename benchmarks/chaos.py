@@ -19,6 +19,8 @@ import time
 import urllib.error
 import urllib.request
 from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -43,13 +45,15 @@ PARTS = {
 class Demo:
     """A demo of its own, and the API as one researcher uses it."""
 
-    def __init__(self, place: Path, port: int) -> None:
+    def __init__(
+        self, place: Path, port: int, *, command: Sequence[str] = (), env: Mapping[str, str] | None = None
+    ) -> None:
         self.place = place
-        self.env = {**os.environ, "PORT": str(port), "DATA_DIR": str(place)}
+        self.env = {**(os.environ if env is None else env), "PORT": str(port), "DATA_DIR": str(place)}
         self.url = f"http://127.0.0.1:{port}/api/v1"
         self.log = (place.parent / "demo.log").open("wb")
         self.process = subprocess.Popen(
-            [sys.executable, str(ROOT / "run.py"), "demo"],
+            command or [sys.executable, str(ROOT / "run.py"), "demo"],
             env=self.env,
             stdin=subprocess.DEVNULL,
             stdout=self.log,
@@ -118,6 +122,21 @@ class Demo:
             self.process.wait(60)
         except subprocess.TimeoutExpired:
             self.process.kill()
+        self.log.close()
+
+
+def submit_one(demo: Demo, number: int, *, sleeps_s: int) -> str:
+    """Submit one life: every tenth fails by itself, every second asks for a GPU; return its handle."""
+    body = {
+        "name": f"chaos {number}",
+        "command": f"sleep {sleeps_s}; exit {0 if number % 10 else 3}",
+        "envelope": {"gpus": number % 2, "cpus": 2, "walltime_s": 600},
+        "retry": {"max_attempts": 4},
+        "client_ref": f"chaos-{number}",
+    }
+    key = {"Idempotency-Key": f"chaos-{number}"}
+    handle: str = demo.call("POST", "/skills/submit_task?wait_s=0", body, **key)["id"]
+    return handle
 
 
 def submit_all(demo: Demo, count: int, every_s: float, dice: random.Random) -> list[str]:
@@ -125,17 +144,7 @@ def submit_all(demo: Demo, count: int, every_s: float, dice: random.Random) -> l
     handles = []
     next_kill = time.monotonic() + dice.uniform(2, 6)
     for number in range(count):
-        body = {
-            "name": f"chaos {number}",
-            "command": f"sleep {dice.choice([0, 1, 2, 3])}; exit {0 if number % 10 else 3}",
-            "envelope": {"gpus": number % 2, "cpus": 2, "walltime_s": 600},
-            "retry": {"max_attempts": 4},
-            "client_ref": f"chaos-{number}",
-        }
-        answer = demo.call(
-            "POST", "/skills/submit_task?wait_s=0", body, **{"Idempotency-Key": f"chaos-{number}"}
-        )
-        handles.append(answer["id"])
+        handles.append(submit_one(demo, number, sleeps_s=dice.choice([0, 1, 2, 3])))
         if time.monotonic() > next_kill:
             part = dice.choice(list(PARTS))
             print(f"  task {number}: killed {part} ({demo.kill(part)} processes)", flush=True)
@@ -220,25 +229,37 @@ def main() -> int:
             began = time.monotonic()
             handles = submit_all(demo, given.tasks, given.every_s, dice)
             tasks = settle(demo, handles, within_s=given.settle_s)
-            return report(demo, given.tasks, handles, tasks, time.monotonic() - began)
+            took_s = time.monotonic() - began
+            return report(find(demo, handles, tasks), given.tasks, took_s)
         finally:
             demo.stop()
 
 
-def report(demo: Demo, count: int, handles: list[str], tasks: dict[str, Any], took_s: float) -> int:
-    attempts = {attempt["id"]: attempt for attempt in everything(demo, "/attempts")}
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """What is wrong after the chaos; every list empty and no word: nothing."""
+
+    stuck: list[dict[str, Any]]
+    wrong: list[dict[str, Any]]
+    doubled: dict[str, int]
+    still_open: list[str]
+    ledger: list[str]
+    lost: int
+    chain: str
+    jobs: int
+    with_job: int
+
+    @property
+    def are_clean(self) -> bool:
+        """Whether nothing is lost, doubled, stuck, wrong, broken or out of balance."""
+        faults = (self.stuck, self.wrong, self.doubled, self.still_open, self.ledger, self.lost, self.chain)
+        return not any(faults)
+
+
+def find(demo: Demo, handles: list[str], tasks: dict[str, Any]) -> Findings:
+    """Compare what Facet says with what every scheduler's accounting says."""
+    attempts = everything(demo, "/attempts")
     jobs = jobs_at_sites(demo)
-    ours = sum(jobs.values())
-    doubled = {name: times for name, times in jobs.items() if times > 1}
-    with_job = [attempt for attempt in attempts.values() if attempt["job_id"]]
-    stuck = [task for task in tasks.values() if task["state"] not in TERMINAL]
-    wrong = [
-        task
-        for number, task in enumerate(tasks[handle] for handle in handles)
-        if task["state"] in TERMINAL and (task["state"] == "failed") != (number % 10 == 0)
-    ]
-    ledger = unbalanced(demo)
-    still_open = [attempt for attempt in attempts.values() if attempt["state"] not in ENDED]
     verify = subprocess.run(
         [sys.executable, str(ROOT / "run.py"), "manage", "verify_events"],
         env=demo.env,
@@ -246,35 +267,45 @@ def report(demo: Demo, count: int, handles: list[str], tasks: dict[str, Any], to
         text=True,
         check=False,
     )
+    ordered = [tasks[handle] for handle in handles]
+    return Findings(
+        stuck=[task for task in ordered if task["state"] not in TERMINAL],
+        wrong=[
+            task
+            for number, task in enumerate(ordered)
+            if task["state"] in TERMINAL and task["state"] != ("succeeded" if number % 10 else "failed")
+        ],
+        doubled={name: times for name, times in jobs.items() if times > 1},
+        still_open=[attempt["id"] for attempt in attempts if attempt["state"] not in ENDED],
+        ledger=unbalanced(demo),
+        lost=len(handles) - len(set(handles)),
+        chain="" if verify.returncode == 0 else verify.stdout + verify.stderr,
+        jobs=sum(jobs.values()),
+        with_job=sum(bool(attempt["job_id"]) for attempt in attempts),
+    )
+
+
+def report(found: Findings, count: int, took_s: float) -> int:
+    """Print the table; 1 when anything is wrong."""
     rows = {
         "tasks submitted": count,
-        "tasks lost": count - len(set(handles)),
-        "tasks stuck": len(stuck),
-        "wrong final states": len(wrong),
-        "jobs at the sites": ours,
-        "attempts that know their job": len(with_job),
-        "submit keys with two jobs": len(doubled),
-        "attempts still open": len(still_open),
-        "ledger": "balanced" if not ledger else "; ".join(ledger),
-        "event chain": "unbroken" if verify.returncode == 0 else verify.stdout + verify.stderr,
+        "tasks lost": found.lost,
+        "tasks stuck": len(found.stuck),
+        "wrong final states": len(found.wrong),
+        "jobs at the sites": found.jobs,
+        "attempts that know their job": found.with_job,
+        "submit keys with two jobs": len(found.doubled),
+        "attempts still open": len(found.still_open),
+        "ledger": "; ".join(found.ledger) or "balanced",
+        "event chain": found.chain or "unbroken",
         "seconds": round(took_s),
     }
     for name, value in rows.items():
         print(f"{name:32} {value}")
-    for task in (*stuck, *wrong)[:5]:
+    for task in (*found.stuck, *found.wrong)[:5]:
         print(json.dumps(task, indent=1)[:2000])
-    print("doubled:", doubled) if doubled else None
-    return int(
-        bool(
-            stuck
-            or wrong
-            or doubled
-            or ledger
-            or still_open
-            or count != len(set(handles))
-            or verify.returncode
-        )
-    )
+    print("doubled:", found.doubled) if found.doubled else None
+    return 0 if found.are_clean else 1
 
 
 if __name__ == "__main__":

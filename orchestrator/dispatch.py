@@ -30,7 +30,7 @@ from orchestrator.services.moves import attempt_event, move_attempt
 from orchestrator.tracing import about_attempt
 from providers.errors import FacetError, IllegalMove, InvalidInput, SiteError
 from providers.registry import dialect
-from providers.types import Batch, BatchReply, JobRequest, SubmitResult
+from providers.types import Batch, BatchReply, Exec, JobRequest, Operation, SubmitResult
 
 AT_ONCE = 50
 """Submissions sent to a site in one request."""
@@ -117,7 +117,7 @@ def _ask(taken: Sequence[Taken]) -> list[tuple[Taken, SubmitResult]]:
     first = taken[0].attempt
     batches = [each.batch for each in taken if each.batch is not None]
     operations = tuple(
-        operation.model_copy(update={"name": f"{number}:{operation.name}"})
+        _renamed(operation, f"{number}:")
         for number, batch in enumerate(batches)
         for operation in batch.operations
     )
@@ -159,6 +159,14 @@ def _tell_circuit(answers: Sequence[tuple[Taken, SubmitResult]], *, now: datetim
                 circuits.note_failure(attempt.system_id, each.handle, Proof.DISPATCH, reason, now=now)
 
 
+def _renamed(operation: Operation, prefix: str) -> Operation:
+    """Return an operation under a name of its own among those of other submissions."""
+    update = {"name": f"{prefix}{operation.name}"}
+    if isinstance(operation, Exec) and operation.requires:
+        update["requires"] = f"{prefix}{operation.requires}"
+    return operation.model_copy(update=update)
+
+
 def _part(reply: BatchReply, number: int) -> BatchReply:
     """Return the replies of one of several submissions under their own names."""
     prefix = f"{number}:"
@@ -198,6 +206,7 @@ def _job(attempt: Attempt) -> tuple[JobRequest, Kit | None]:
         container_image=image,
         remote_user=connection.remote_user,
         home=(connection.facts or {}).get("home", ""),
+        submission=attempt.dispatches + 1,
         resumes=task.plan.get("resume") == system.slug,
         milestone_url=_milestone_url(connection.kind),
         inputs=tuple(attempt.inputs),

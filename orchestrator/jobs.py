@@ -26,6 +26,7 @@ class JobFacts:
     container_image: str | None
     remote_user: str
     home: str
+    submission: int = 1
     resumes: bool = False
     """It goes on from a checkpoint of an earlier attempt."""
     milestone_url: str = ""
@@ -97,6 +98,7 @@ def job_request(spec: Mapping[str, Any], profile: ProfileDocument, facts: JobFac
         memory_mib=shape["memory_mib"],
         memory_spelling=switches.memory_spelling,
         walltime_s=shape["walltime_s"],
+        submission=facts.submission,
         constraint=partition.constraint if partition else None,
         workdir=workdir,
         stdout_path=where.stdout,

@@ -388,6 +388,8 @@ class JobRequest(Frozen):
     """Total; None leaves the site's default. 0 asks for all memory of the nodes."""
     memory_spelling: Literal["mem", "mem-per-cpu", "none"] = "mem"
     walltime_s: int
+    submission: int = 1
+    """Which submission of this key it is: one more where the site denied that it has the job."""
     constraint: str | None = None
     exclusive: bool = False
     workdir: str

@@ -18,6 +18,8 @@ from orchestrator.dispatch import dispatch
 from orchestrator.lifecycle import AttemptState, TaskState
 from orchestrator.models import Attempt, Task
 from orchestrator.services import tasks
+from providers.links.local import LocalLink
+from providers.types import Batch, BatchReply
 from tests.state.conftest import Sites
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -102,6 +104,30 @@ def test_a_site_that_answers_with_yesterdays_output_makes_nothing_up(
     for each in (task, fresh):
         assert until(each).state == TaskState.SUCCEEDED
         assert each.attempts.count() == 1
+
+
+def test_a_request_that_a_restarted_service_carries_out_twice_makes_one_job(
+    sites: Sites, delta: System, alice: User, until: Until, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task = submit(alice, "true")
+    run = LocalLink.run
+
+    def twice(link: LocalLink, batch: Batch) -> BatchReply:
+        run(link, batch)
+        return run(link, batch)
+
+    with monkeypatch.context() as restarted:
+        restarted.setattr(LocalLink, "run", twice)
+        dispatch(task.attempts.get().pk, now=timezone.now())
+    attempt = task.attempts.get()
+    assert attempt.state == AttemptState.DISPATCHING
+    assert "was carried out before" in attempt.reason_explained
+    Attempt.objects.update(due_at=timezone.now())
+
+    until(task)
+
+    assert task.state == TaskState.SUCCEEDED
+    assert sites.jobs("delta") == [attempt.submit_key]
 
 
 def test_control_workers_that_meet_tell_each_end_once_and_book_it_once(

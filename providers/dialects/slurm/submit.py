@@ -16,6 +16,8 @@ from providers.dialects.slurm.script import render_script
 from providers.types import Batch, BatchReply, Exec, JobRequest, MakeDirs, Operation, Reply, SubmitResult
 
 SUBMIT: Final = "sbatch"
+CLAIM: Final = "claim"
+"""Makes a folder that a submission makes once; where it is there, the submission is not done again."""
 _SUBMIT_TIMEOUT_S: Final = 30.0
 _SAID_LIMIT: Final = 2000
 _KILLED_FROM: Final = 124
@@ -32,16 +34,25 @@ def build_submit(job: JobRequest) -> Batch:
         InvalidInput: the job cannot be rendered.
     """
     script = render_script(job)
+    own = f"{_folder(job.stdout_path, field='stdout_path')}/.facet"
     places = [
         job.workdir,
-        *(
-            absolute(path, field=field).rpartition("/")[0] or "/"
-            for path, field in ((job.stdout_path, "stdout_path"), (job.stderr_path, "stderr_path"))
-        ),
+        _folder(job.stdout_path, field="stdout_path"),
+        _folder(job.stderr_path, field="stderr_path"),
+        own,
     ]
     operations: list[Operation] = [
         MakeDirs(name=f"mkdir-{number}", path=path) for number, path in enumerate(dict.fromkeys(places))
     ]
+    operations.append(
+        # Made once only: a request that a restarted service carries out again finds it there.
+        Exec(
+            name=CLAIM,
+            argv=("mkdir", "--", f"{own}/submitted-{job.submission}"),
+            env={"LC_ALL": "C"},
+            timeout_s=10.0,
+        )
+    )
     operations.append(
         Exec(
             name=SUBMIT,
@@ -51,6 +62,7 @@ def build_submit(job: JobRequest) -> Batch:
             env={"TZ": "UTC", "LC_ALL": "C"},
             timeout_s=_SUBMIT_TIMEOUT_S,
             max_bytes=64 * 1024,
+            requires=CLAIM,
         )
     )
     return Batch(operations=tuple(operations), deadline_s=_SUBMIT_TIMEOUT_S + 15)
@@ -72,6 +84,16 @@ def read_submit(reply: BatchReply) -> SubmitResult:
     if answer.rc == 0 or job_id is not None:
         return _doubtful(job_id, said=said, why="sbatch's exit code and its words contradict each other.")
     return _refusal(answer.rc, said)
+
+
+def _folder(path: str, *, field: str) -> str:
+    return absolute(path, field=field).rpartition("/")[0] or "/"
+
+
+def _is_repeated(reply: BatchReply) -> bool:
+    """Whether the same submission had been begun at the site before this request came."""
+    claim = reply.replies.get(CLAIM)
+    return claim is not None and claim.rc not in (0, None) and "File exists" in claim.stderr
 
 
 def find_job_id(stdout: str) -> str | None:
@@ -99,12 +121,15 @@ def find_job_id(stdout: str) -> str | None:
 
 
 def _not_tried(reply: BatchReply, answer: Reply, *, said: str) -> SubmitResult:
+    if answer.skipped and _is_repeated(reply):
+        return _doubtful(None, said=said, why="This submission was carried out before; its answer was lost.")
     why = (
         "sbatch or the working directory is not there, so nothing was submitted."
         if answer.missing
         else "The submission was not tried because an earlier step failed."
     )
-    words = said or _mkdir_words(reply)
+    claim = reply.replies.get(CLAIM)
+    words = said or _mkdir_words(reply) or (claim.stderr.strip() if claim else "")
     return SubmitResult(outcome="rejected", said=words, explained=why, retryable=answer.skipped)
 
 

@@ -1,6 +1,6 @@
 import pytest
 
-from providers.dialects.slurm.submit import SUBMIT, build_submit, find_job_id, read_submit
+from providers.dialects.slurm.submit import CLAIM, SUBMIT, build_submit, find_job_id, read_submit
 from providers.types import BatchReply, Exec, JobRequest, MakeDirs, Reply, SubmitResult
 from tests.unit.slurm_jobs.answers import DATA, answer
 
@@ -24,15 +24,38 @@ def test_directories_come_before_one_sbatch_with_the_script_on_its_input() -> No
 
     batch = build_submit(job)
 
-    *directories, submit = batch.operations
+    *directories, claim, submit = batch.operations
     assert [each.path for each in directories if isinstance(each, MakeDirs)] == [
         "/scratch/w",
         "/scratch/w/logs",
+        "/scratch/w/logs/.facet",
     ]
+    assert isinstance(claim, Exec)
+    assert claim.argv == ("mkdir", "--", "/scratch/w/logs/.facet/submitted-1")
     assert isinstance(submit, Exec)
     assert (submit.argv, submit.cwd, submit.timeout_s) == (("sbatch", "--parsable"), "/scratch/w", 30.0)
     assert (submit.stdin or "").startswith("#!/bin/bash\n#SBATCH --job-name=k1\n")
     assert batch.deadline_s > submit.timeout_s
+    assert submit.requires == claim.name
+
+
+@pytest.mark.parametrize(
+    ("said", "outcome"),
+    [
+        ("mkdir: cannot create directory '/w/.facet/submitted-1': File exists", "doubtful"),
+        ("mkdir: cannot create directory '/w/.facet/submitted-1': Permission denied", "rejected"),
+    ],
+)
+def test_a_submission_that_was_carried_out_before_is_in_doubt_and_not_done_again(
+    said: str, outcome: str
+) -> None:
+    claim = answer(CLAIM, "", stderr=said, rc=1)
+    skipped = answer(SUBMIT, "", rc=None, skipped=True)
+
+    got = read_submit(BatchReply(replies={CLAIM: claim, SUBMIT: skipped}))
+
+    assert got.outcome == outcome
+    assert ("before" in got.explained) == (outcome == "doubtful")
 
 
 @pytest.mark.parametrize(
