@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from orchestrator.plain_text import cleaned
 from orchestrator.shown import AttemptShown, EventShown
 
 Json: TypeAlias = dict[str, Any]
@@ -88,7 +89,7 @@ def payload(event: EventShown, *, attempt: AttemptShown | None = None, manifest:
         "actor": event.actor,
         "on_behalf_of": event.on_behalf_of,
         "wake": event.wake,
-        "summary": _cut(event.summary, 400),
+        "summary": _cut(cleaned(event.summary), 400),
         "facts": _facts(event.data),
         "next_actions": event.next_actions[:4],
         "notice": NOTICE,
@@ -120,7 +121,7 @@ def _facts(data: Mapping[str, Any]) -> Json:
 def _small(value: object) -> object:
     """Return a value where it is short; None for what is nested or a list."""
     if isinstance(value, str):
-        return _cut(value, _WORD_CHARS)
+        return _cut(cleaned(value), _WORD_CHARS)
     if isinstance(value, bool | int | float):
         return value
     if isinstance(value, Mapping) and all(isinstance(each, bool | int | float) for each in value.values()):
