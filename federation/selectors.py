@@ -44,20 +44,25 @@ def systems(*, only_enabled: bool = True) -> list[System]:
     return list(found.filter(is_enabled=True) if only_enabled else found)
 
 
-@lru_cache(maxsize=64)
+_SYSTEMS = 256
+"""How many systems are kept as read. Every request walks over all of them, so with less room than there are
+systems each one would push out the next that is needed, and all would be read anew every time."""
+
+
+@lru_cache(maxsize=_SYSTEMS)
 def profile_of(profile_id: int) -> ProfileDocument:
     """Return a profile revision as a value; revisions never change, so it is kept."""
     return ProfileDocument.model_validate(SiteProfile.objects.get(pk=profile_id).document)
 
 
-@lru_cache(maxsize=32)
+@lru_cache(maxsize=_SYSTEMS)
 def probe_of(snapshot_id: int) -> Probe | None:
     """Return what a snapshot saw; snapshots never change, so it is kept. None for a failed probe."""
     body = Snapshot.objects.only("body").get(pk=snapshot_id).body
     return Probe.model_validate_json(zlib.decompress(bytes(body))) if body else None
 
 
-@lru_cache(maxsize=32)
+@lru_cache(maxsize=_SYSTEMS)
 def _prepared(
     system_id: int, profile_id: int, snapshot_id: int | None, full_at: datetime | None
 ) -> PreparedSystem:

@@ -76,7 +76,7 @@ def system_show(request: SignedInRequest, slug: str) -> HttpResponse:
         system,
         records,
         shown.refs[slug],
-        expected_waits(request.user, now=now),
+        expected_waits(request.user, now=now, system=slug),
         jobs=queue_of(slug),
         ours=dict(ours),
         calibration=selectors.calibration(request.user),

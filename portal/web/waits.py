@@ -5,8 +5,8 @@ from datetime import datetime
 from django.contrib.auth.models import AbstractBaseUser
 from django.utils.translation import gettext as _
 
-from orchestrator.envelope.types import Envelope, Range
-from orchestrator.services.placing import decide
+from orchestrator.envelope.types import Envelope, Policy, Range
+from orchestrator.services.placing import placement_for
 from portal.web.presenters.records import Wait, Waits
 
 _HOUR = Range.exactly(3600)
@@ -17,12 +17,17 @@ ASKED = (
 """One GPU where there are any, else one CPU, for an hour."""
 
 
-def expected_waits(user: AbstractBaseUser, *, now: datetime) -> Waits:
-    """Return the waits of one GPU (one CPU where a partition has none) for an hour, by placement itself."""
+def expected_waits(user: AbstractBaseUser, *, now: datetime, system: str = "") -> Waits:
+    """Return the waits of one GPU (one CPU where a partition has none) for an hour, by placement itself.
+
+    `system`: only there; "" = everywhere.
+    """
+    policy = Policy(allow_systems=(system,)) if system else Policy()
+    ask = placement_for(user, ASKED[0], now=now)
     found: dict[tuple[str, str], Wait] = {}
     for envelope in ASKED:
         here: dict[tuple[str, str], Wait] = {}
-        for candidate in decide(user, envelope, now=now).candidates:
+        for candidate in ask(envelope.model_copy(update={"policy": policy})).candidates:
             place = (candidate.system, candidate.partition)
             if candidate.estimates is None or place in found:
                 continue

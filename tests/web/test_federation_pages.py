@@ -4,7 +4,9 @@ from datetime import datetime, timedelta
 
 import pytest
 from django.contrib.auth.models import User
+from django.db import connection
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 from pytest_django import DjangoAssertNumQueries
 
 from federation.models import System
@@ -12,6 +14,7 @@ from orchestrator.services import tasks
 from portal.web.presenters.federation import Pool
 from portal.web.presenters.records import Waits, federation_page
 from portal.web.seen import seen
+from tests.web.world import make_system
 
 pytestmark = pytest.mark.django_db
 
@@ -153,3 +156,17 @@ def test_one_system_takes_few_queries(
 
     with django_assert_max_num_queries(26):
         browser.get("/systems/anvil/")
+
+
+def test_more_systems_ask_the_database_no_more(federation: User, browser: Client, now: datetime) -> None:
+    def asked() -> int:
+        browser.get("/")
+        with CaptureQueriesContext(connection) as queries:
+            browser.get("/")
+        return len(queries)
+
+    with_two = asked()
+    for slug in ("expanse", "vista"):
+        make_system(federation, slug, slug.title(), "a100", "40G", free=1, now=now)
+
+    assert asked() == with_two
