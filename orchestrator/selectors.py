@@ -15,6 +15,7 @@ from orchestrator.experience import wait_outcomes
 from orchestrator.forecasts import forecast_of
 from orchestrator.lifecycle import Cause, TaskState
 from orchestrator.models import Attempt, Decision, Envelope, Group, Manifest, Task
+from orchestrator.outcome_selectors import outcomes_of
 from orchestrator.placement.calibration import Reliability, reliability
 from orchestrator.shown import (
     AttemptShown,
@@ -195,6 +196,7 @@ def show_attempt(attempt: Attempt) -> AttemptShown:
         decision=attempt.decision.handle,
         predicted=attempt.predicted,
         forecast=forecast_of(attempt),
+        outcomes=outcomes_of(attempt),
         job_id=attempt.job_id or None,
         state_raw=attempt.state_raw or None,
         reason_raw=attempt.reason_raw or None,

@@ -22,18 +22,34 @@ class ForecastShown(Frozen):
 
 
 class CalibrationShown(Frozen):
-    """How good the predicted waits of one class at one partition were, over `n` of your started attempts."""
+    """How good one kind of prediction at one partition was, over `n` of your attempts."""
 
+    measure: str = Field(description="wait, runtime or charge.")
     system: str
     partition: str
-    wait_class: WaitClass = Field(serialization_alias="class")
+    wait_class: WaitClass | None = Field(serialization_alias="class", description="Of waits.")
+    basis: str | None = Field(description="Of runtimes and charges: declared, history or assumed.")
+    unit: str = Field(description="s; of charges the site's own.")
     n: int
-    within_1min: float = Field(description="Share whose actual wait was at most 60 s from p50.")
+    within_1min: float | None = Field(
+        description="Share whose actual was at most 60 s from p50; null: charges."
+    )
     within_2x: float = Field(
-        description="Share whose longer of p50 and actual was at most twice the shorter."
+        description="Share whose larger of p50 and actual was at most twice the smaller."
     )
     log_error: float = Field(description="Mean |ln(actual / p50)|: 0 = exact, 0.69 = twice or half.")
-    p90_coverage: float = Field(description="Share whose actual wait was not over p90; 0.9 is right.")
+    p90_coverage: float = Field(description="Share whose actual was not over p90; 0.9 is right.")
+
+
+class OutcomeShown(Frozen):
+    """What was predicted of one measure of an attempt, and what came; null = not known yet."""
+
+    measure: str = Field(description="runtime or charge.")
+    unit: str
+    p50: float
+    p90: float
+    actual: float | None = Field(description="Of a run that succeeded.")
+    within_2x: bool | None
 
 
 class AttemptShown(Frozen):
@@ -52,6 +68,7 @@ class AttemptShown(Frozen):
     decision: str
     predicted: dict[str, Any]
     forecast: ForecastShown | None = Field(description="The wait as predicted and as it came.")
+    outcomes: list[OutcomeShown] = Field(description="Runtime and charge as predicted and as they came.")
     job_id: str | None
     state_raw: str | None
     reason_raw: str | None

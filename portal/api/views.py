@@ -12,7 +12,9 @@ from pydantic import BaseModel
 from rest_framework.views import APIView
 
 from orchestrator import selectors
-from orchestrator.forecasts import show_calibration
+from orchestrator.forecasts import show_calibration, show_run_calibration
+from orchestrator.outcome_selectors import run_calibration
+from orchestrator.outcomes import MEASURES
 from orchestrator.services import tasks
 from portal import idempotency, tokens
 from portal.api import rates
@@ -35,7 +37,7 @@ from portal.skills.registry import (
     skill,
 )
 from providers.errors import InvalidInput, NotFound
-from providers.reading import read
+from providers.reading import nearest, read
 
 JSON = "application/json"
 LONGEST_WAIT_S = 50.0
@@ -323,18 +325,27 @@ class RevokeToken(OneToken):
 class Calibration(ApiView):
     """GET calibration."""
 
-    known: ClassVar[tuple[str, ...]] = ("system", "partition")
+    known: ClassVar[tuple[str, ...]] = ("measure", "system", "partition")
 
     def get(self, request: Any) -> HttpResponse:
         """Return how good the caller's own forecasts were; few rows, never paged."""
         require(self.caller, Scope.READ)
         wanted = {name: words(request.GET, name) for name in self.known}
+        for word in wanted["measure"]:
+            if word not in MEASURES:
+                raise bad_parameter(
+                    "measure", "unknown_measure", f"No measure `{word[:60]}`." + nearest(word[:60], MEASURES)
+                )
+        user = self.caller.user
+        found = [
+            *(show_calibration(each) for each in selectors.calibration(user)),
+            *(show_run_calibration(each) for each in run_calibration(user)),
+        ]
         shown = [
-            show_calibration(found).model_dump(mode="json", by_alias=True)
-            for found in selectors.calibration(self.caller.user)
-            if self.caller.reaches(found.system)
-            and found.system in (wanted["system"] or [found.system])
-            and found.partition in (wanted["partition"] or [found.partition])
+            each.model_dump(mode="json", by_alias=True)
+            for each in found
+            if self.caller.reaches(each.system)
+            and all(getattr(each, name) in (asked or [getattr(each, name)]) for name, asked in wanted.items())
         ]
         return as_json({"results": shown, "next": None})
 

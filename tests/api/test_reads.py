@@ -223,8 +223,11 @@ def test_calibration_is_told_by_place_and_class_and_only_to_its_owner(
     figures = {"n": 1, "within_1min": 1.0, "p90_coverage": 1.0}
     assert row.items() >= {"system": "delta", "partition": attempt.partition, **figures}.items()
     assert row["class"] == attempt.predicted["wait"]["class"]
-    assert row.keys() == {"system", "partition", "class", "within_2x", "log_error", *figures}
+    assert row.items() >= {"measure": "wait", "basis": None, "unit": "s"}.items()
     assert api.get("calibration?system=delta").json()["results"] == [row]
+    assert api.get("calibration?measure=wait").json()["results"] == [row]
+    assert api.get("calibration?measure=runtime,charge").json()["results"] == []
+    assert api.get("calibration?measure=weight").json()["errors"][0]["pointer"] == "?measure"
     assert api.get("calibration?system=vista").json()["results"] == []
     assert api.get("calibration?color=red").status_code == 422
     assert caller(bob).get("calibration").json()["results"] == []

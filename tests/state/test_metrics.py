@@ -39,6 +39,9 @@ VIEWS = (
     "budgets",
     "approvals",
     "spending",
+    "event_archives",
+    "predictions",
+    "run_calibration",
 )
 
 SECRET = {"password", "digest", "settings", "facts", "spec", "body", "url", "sealed_secret"}

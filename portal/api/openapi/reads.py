@@ -85,15 +85,15 @@ def describe_provenance(paths: dict[str, Json], schemas: Schemas) -> None:
 
 
 def calibration(schemas: Schemas) -> Json:
-    """Return the operation that lists how good predicted waits were."""
+    """Return the operation that lists how good predictions were."""
     listed = whole_list(schemas.of(CalibrationShown))
     return {
         "operationId": "list_calibration",
         "tags": ["reads"],
-        "summary": "How good the waits predicted for you were, by system, partition and class of wait.",
+        "summary": "How good waits, runtimes and charges predicted for you were, by system and partition.",
         "parameters": [
             query(name, "One value, or several with commas.", {"type": "string"})
-            for name in ("system", "partition")
+            for name in ("measure", "system", "partition")
         ],
         "responses": {"200": {"description": "Every place you used.", **content(listed)}, **problems()},
     }

@@ -16,7 +16,7 @@ def _attempt(number: int, state: str, **known: Any) -> AttemptShown:
         **blank, "id": f"att_{number}", "task": "task_1", "number": number, "state": state, "system": "delta",
         "partition": "gpuA100x4", "shape": {"gpus": 1, "cpus": 4, "memory_mib": None, "walltime_s": 600},
         "decision": "dec_1", "predicted": {}, "planned_at": NOW, "restarts": 0, "nodes": ["cn1"],
-        "charge_reserved": 0, **known,
+        "charge_reserved": 0, "outcomes": [], **known,
     }  # fmt: skip
     return AttemptShown.model_validate(given)
 
