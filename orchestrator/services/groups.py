@@ -168,10 +168,11 @@ def advance_group(group_id: int, *, now: datetime) -> bool:
     _record_rounds(group, found, now=now)
     for key, sibling in found.give_up.items():
         _give_up(tasks[key], sibling, now=now)
-    for key in found.start[:PLACED_AT_ONCE]:
-        _start(tasks[key], now=now)
+    # The stalled first: who starts work holds its budgets, and must not wait for another task's lock then.
     for key in found.stalled:
         _help(group, tasks[key], now=now)
+    for key in found.start[:PLACED_AT_ONCE]:
+        _start(tasks[key], now=now)
     if found.target is not None:
         _end(group, found.target, list(tasks.values()), now=now)
         return False
@@ -281,6 +282,8 @@ def cancel_group(user: AbstractBaseUser, handle: object, *, actor: str, now: dat
         if group.cancel_requested_at is None:
             group.cancel_requested_at, group.due_at = now, now
             group.save(update_fields=["cancel_requested_at", "due_at"])
+        # All tasks before any ledger: a child that settles meanwhile holds its task and waits for the ledger.
+        list(Task.objects.select_for_update(no_key=True, of=("self",)).filter(group=group).order_by("pk"))
         for task in _children(group):
             cancel_task(user, task.handle, actor=actor, now=now)
         group_id = group.pk

@@ -1,5 +1,6 @@
 """Budgets hold at placement, settle at the end, tell once, and never let two at once spend the same rest."""
 
+import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
@@ -8,7 +9,7 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
-from django.db import connection
+from django.db import connection, transaction
 
 from federation.models import Allocation, Event, System
 from orchestrator import budget_selectors as selectors
@@ -234,6 +235,48 @@ def test_children_share_the_budget_of_their_group(alice: User, anvil: System, no
     assert states == ["placing", "placing", "unschedulable"]
     assert set(Task.objects.values_list("project", flat=True)) == {"climate"}
     assert _meters(Budget.objects.get(scope="group")) == {"node_hours": (2, 0)}
+
+
+@pytest.mark.django_db(transaction=True)
+def test_cancelling_a_group_and_settling_one_of_its_children_never_wait_for_each_other(
+    alice: User, anvil: System, now: datetime
+) -> None:
+    children = [{"command": "true", "envelope": ONE_GPU} for _ in range(2)]
+    given = {"children": children, "budget": {"max_node_hours": 9}}
+    made = groups.submit_group(alice, given, actor="user:alice", now=now)
+    groups.advance_group(made.group.pk, now=now)
+    last = made.tasks[-1]
+    send(newest(last), now)
+
+    def cancel() -> str:
+        try:
+            return groups.cancel_group(alice, made.group.handle, actor="user:alice", now=now).state
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(1) as pool:
+        with transaction.atomic():
+            Task.objects.select_for_update(no_key=True).get(pk=last.pk)
+            other = pool.submit(cancel)
+            _wait_until_somebody_waits()
+            end(newest(last), now, ran_s=60)
+        assert other.result(timeout=60) == "running"
+
+    last.refresh_from_db()
+    assert last.state == TaskState.SUCCEEDED
+    check_ledgers()
+
+
+def _wait_until_somebody_waits() -> None:
+    """Wait until another transaction waits for a lock."""
+    until = time.monotonic() + 60
+    while time.monotonic() < until:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT count(*) FROM pg_locks WHERE NOT granted")
+            if cursor.fetchone()[0]:
+                return
+        time.sleep(0.02)
+    pytest.fail("nobody waits")
 
 
 def test_a_token_spends_from_its_own_budget(alice: User, anvil: System, now: datetime) -> None:
