@@ -128,8 +128,7 @@ def events() -> str:
         "federation/event_types.py",
         _prose(
             "Every type an event can have. `milestone` and `exception` are worth waking an agent for; "
-            "`routine` is not. [Events and cursors](../explanation/events.md) tells how they are ordered and "
-            "read. Types of groups, transfers, budgets and sign-in are reserved for what is still to come."
+            "`routine` is not. [Events and cursors](../explanation/events.md) tells how to read them."
         ),
         _table(("Type", "Wakes"), rows),
     )

@@ -15,6 +15,7 @@ from orchestrator.models import Replica, Transfer, TransferPurpose
 from orchestrator.placement.model import DEFAULT_RATE_MIB_S, PlacementModel
 from orchestrator.staging import Storage, held_by, path_here, storages
 from orchestrator.transfer_selectors import rate_of
+from providers.errors import InvalidInput
 from providers.movers.places import FILE, read_place
 
 Held: TypeAlias = Mapping[tuple[str, int], str]
@@ -66,7 +67,11 @@ def _reach(connection: Connection, data: Data) -> tuple[frozenset[str], str]:
     held = set(held_by(data.inputs, held_at(connection.user_id, connection.system_id)))
     why = ""
     for ref in data.inputs:
-        place = read_place(ref.uri)
+        try:
+            place = read_place(ref.uri)
+        except InvalidInput as error:  # of an envelope that was kept before references were checked
+            why = error.message
+            continue
         if path_here(place, places) is not None:
             held.add(ref.uri)
         elif ref.uri not in held and not any(each.place.scheme == place.scheme for each in places):

@@ -32,6 +32,7 @@ from orchestrator.services.rivals import still_in_the_way
 from orchestrator.services.spending import purse_of
 from orchestrator.services.subscriptions import known_subscriptions
 from orchestrator.services.transfer_ends import end_stage_in
+from orchestrator.staging import checked
 from orchestrator.task_input import TaskInput, stored
 from orchestrator.tracing import about, request_id
 from providers.errors import Conflict, InvalidInput, NotFound
@@ -245,7 +246,9 @@ def asked(user: AbstractBaseUser, given: object, *, systems: Collection[str] | N
     """
     if isinstance(given, dict) and not {"command", "script", "envelope", "envelope_id"} & given.keys():
         known_systems(given, pointer="")
-        return Asked(within(read_envelope(given, pointer=""), systems, pointer=""))
+        bare = read_envelope(given, pointer="")
+        checked(bare.data, pointer="/data")
+        return Asked(within(bare, systems, pointer=""))
     if isinstance(given, dict) and not {"command", "script"} & given.keys():
         given = {**given, "command": ["true"]}  # an envelope alone is enough to ask where it would run
     wanted = read_task(given)

@@ -19,6 +19,7 @@ from orchestrator import data_reach
 from orchestrator.lifecycle import TaskState
 from orchestrator.models import Attempt, Manifest, Replica, Task, Transfer
 from orchestrator.services import tasks
+from providers.errors import InvalidInput
 from providers.sandbox.globus.server import StandIn
 from providers.sandbox.globus.spec import Collection
 from tests.globus.test_moves import connect
@@ -215,6 +216,10 @@ def test_a_system_that_cannot_be_brought_an_input_is_barred_with_the_reason(
     body = task.decisions.get().body
     rejections = [each for candidate in body["candidates"] for each in candidate["rejections"]]
     assert any("names no storage for globus:// data" in str(each) for each in rejections)
+    bare = {"cpus": 1, "walltime_s": 60, "data": {"inputs": [{"uri": "globus://my-laptop/x"}]}}
+    with pytest.raises(InvalidInput) as caught:
+        tasks.preview(alice, bare, now=timezone.now())
+    assert caught.value.problems[0][:2] == ("/data/inputs/0/uri", "bad_collection")
 
 
 def test_the_estimate_counts_bytes_over_rates_and_nothing_for_what_is_held(
