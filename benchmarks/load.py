@@ -194,7 +194,7 @@ def look_up() -> None:
 
 def calls(user: User, task: Task) -> Mapping[str, Callable[[], None]]:
     """Return what is measured, by name."""
-    page, api = Client(), Client()
+    page, api = Client(SERVER_NAME="127.0.0.1"), Client(SERVER_NAME="127.0.0.1")
     page.force_login(user)
     _row, secret = tokens.issue_token(user, name="load", scopes=[Scope.READ], now=timezone.now())
     head = {"Authorization": f"Bearer {secret}"}

@@ -84,7 +84,8 @@ def test_every_command_named_exists(paper: Path) -> None:
 def test_every_variable_named_is_read(paper: Path) -> None:
     of_jobs = {"FACET_TASK", "FACET_ATTEMPT", "FACET_JOB_TOKEN"}  # set for jobs and sites, not read here
     of_milestones = {"FACET_MILESTONE", "FACET_MILESTONE_URL", "FACET_MILESTONE_DIR"}
-    at_sites = {*of_jobs, *of_milestones, "FACET_MACHINE_DIR"}
+    of_checkpoints = {"FACET_RESUME", "FACET_CHECKPOINT_DIR"}
+    at_sites = {*of_jobs, *of_milestones, *of_checkpoints, "FACET_MACHINE_DIR"}
     read = {env.variable_of(name) for name in env.Env.model_fields}
     files = {f"{variable}_FILE" for variable in env.secret_variables()}
 

@@ -9,6 +9,7 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from pytest_django import DjangoAssertNumQueries
 
+from federation.circuit import Circuit, CircuitState
 from federation.models import System
 from orchestrator.services import tasks
 from portal.web.presenters.federation import Pool
@@ -170,3 +171,20 @@ def test_more_systems_ask_the_database_no_more(federation: User, browser: Client
         make_system(federation, slug, slug.title(), "a100", "40G", free=1, now=now)
 
     assert asked() == with_two
+
+
+def test_a_system_that_gets_no_new_work_says_why_on_its_page(
+    federation: User, browser: Client, now: datetime
+) -> None:
+    opened = Circuit(
+        state=CircuitState.OPEN,
+        opened_at=now,
+        retry_at=now + timedelta(minutes=1),
+        reason="sbatch gave no answer",
+    )
+    System.objects.filter(slug="anvil").update(circuit=opened.model_dump(mode="json"))
+
+    for path in ("/", "/systems/anvil/"):
+        page = browser.get(path).text
+        assert "No new work is sent; a trial may go after" in page
+        assert "sbatch gave no answer" in page
