@@ -133,7 +133,7 @@ def commit(user: User, name: str) -> float:
 
 def measured(name: str, work: Work, count: int, events: int, user: User, token: str) -> str:
     """Return a line of what so many readers saw of so many events."""
-    with serving() as server:
+    with serving(pool=16) as server:  # as `run.py` starts it
         readers = Readers(server.port, token, count, work)
         time.sleep(2)
         committed = {}
@@ -153,11 +153,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--readers", type=int, nargs="+", default=[1, 10, 100, 1000])
     parser.add_argument("--events", type=int, default=30)
+    parser.add_argument("--only-poll", action="store_true", help="leave the stream out")
     given = parser.parse_args()
     call_command("migrate", verbosity=0)
     user = User.objects.create_user("bench")
     _, token = issue_token(user, name="bench", scopes=[Scope.READ], now=timezone.now())
-    for name, work in (("stream", stream), ("long poll", poll)):
+    ways = {"stream": stream, "long poll": poll}
+    for name, work in list(ways.items())[given.only_poll :]:
         for count in given.readers:
             events = given.events if count < 500 else min(given.events, 10)
             print(measured(name, work, count, events, user, token), flush=True)

@@ -80,14 +80,14 @@ def server() -> Iterator[Server]:
 
 
 @contextlib.contextmanager
-def serving() -> Iterator[Server]:
+def serving(*, pool: int = 4) -> Iterator[Server]:
     """Run the web process, and fail where it printed a traceback."""
     port = _free_port()
     variables = environment.outside(
         DATABASE_URL=_database_url(),
         REDIS_URL=settings.REDIS_URL,
         PORT=str(port),
-        FACET_DATABASE_POOL="4",
+        FACET_DATABASE_POOL=str(pool),
     )
     argv = [sys.executable, "-m", "uvicorn", "portal.asgi:application", "--host", "127.0.0.1"]
     argv += ["--port", str(port), "--timeout-graceful-shutdown", "3", "--no-access-log"]
