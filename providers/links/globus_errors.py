@@ -21,6 +21,7 @@ from providers.errors import (
     SiteUnreachable,
     UnparsableOutput,
 )
+from providers.globus_words import shown
 
 DONE = frozenset({"success", "failed"})
 """Task states after which nothing changes; every other word means that it is still on its way."""
@@ -127,10 +128,10 @@ def retry_after_s(error: GlobusAPIError) -> float | None:
 
 def refusal(error: GlobusAPIError, endpoint: str) -> Exception:
     """Return the exception that a refused request stands for."""
-    said = " ".join(str(error.message or error.code or error.http_status).split())[:300]
+    said = shown(error.message or error.code or error.http_status)
     parameters = _step_up(error)
     if parameters is not None:
-        return SignInNeeded(str(parameters.get("session_message") or said)[:300], parameters=parameters)
+        return SignInNeeded(shown(parameters.get("session_message") or said), parameters=parameters)
     if error.http_status == 401:
         return TokenRefused(said)
     if error.http_status == 404 and error.code == "FUNCTION_NOT_FOUND":

@@ -14,6 +14,7 @@ from globus_sdk.exc import GlobusError
 from globus_sdk.transport import RequestsTransport, RetryConfig
 
 from providers.errors import FacetError, InvalidInput, NotAuthorized, NotFound, RateLimited, SiteUnreachable
+from providers.globus_words import shown
 from providers.movers.types import Fault, Finding, Move, MoveState, Progress
 
 _ANSWER_S = 10.0
@@ -138,7 +139,7 @@ class GlobusTransferMover:
         )
 
     def _meaning(self, error: GlobusAPIError) -> FacetError:
-        said = " ".join(str(error.message or error.code or error.http_status).split())[:300]
+        said = shown(error.message or error.code or error.http_status)
         consent = error.info.consent_required
         if consent:
             scopes = list(consent.required_scopes or ())
@@ -179,17 +180,18 @@ def _progress(doc: Mapping[str, Any]) -> Progress:
     )
     if state is MoveState.FAILED and fatal.get("code") == "CANCELED":
         state = MoveState.CANCELLED
-    reason = str(fatal.get("description") or fatal.get("code") or "")
+    reason = shown(fatal.get("description") or fatal.get("code") or "", length=500)
     nice = str(doc.get("nice_status") or "")
     if state is MoveState.ACTIVE and nice not in ("", "OK", "Queued"):
-        reason = str(doc.get("nice_status_details") or doc.get("nice_status_short_description") or nice)
+        words = doc.get("nice_status_details") or doc.get("nice_status_short_description") or nice
+        reason = shown(words, length=500)
     if doc.get("is_paused"):
         reason = "paused by the collection's administrators"
     at = doc.get("completion_time")
     words = str(fatal.get("code") or nice)
     return Progress(
         state=state,
-        reason=reason[:500],
+        reason=reason,
         fault=_FAULTS.get(words, Fault.OTHER) if reason else None,
         faults=int(doc.get("faults") or 0),
         files=doc.get("files"),

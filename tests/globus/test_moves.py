@@ -1,5 +1,6 @@
 """Transfers from request to end: durable, watched outside any request, faults in their own words."""
 
+import json
 import time
 from collections.abc import Callable
 from datetime import timedelta
@@ -21,6 +22,7 @@ from orchestrator.transfer_rules import GIVE_UP_AFTER
 from orchestrator.transfer_selectors import show_transfer, waiting_for_sign_in
 from portal.globus import flow
 from portal.globus.application import TRANSFER_SERVER
+from portal.globus.tokens import transfer_token
 from portal.models import GlobusToken
 from providers.errors import Conflict, IllegalMove, InvalidInput, NotAuthorized, NotFound
 from providers.sandbox.globus.server import StandIn
@@ -362,3 +364,21 @@ def test_scope_words_of_the_stand_in_are_those_we_ask_for(places: tuple[Path, Pa
     kept = GlobusToken.objects.get(user=alice, resource_server=TRANSFER_SERVER)
 
     assert kept.scope.partition("[")[0] == TRANSFER_SCOPE
+
+
+def test_no_token_is_kept_with_a_transfer_or_told_of_it(
+    set_up: StandIn, alice: User, places: tuple[Path, Path], caplog: pytest.LogCaptureFixture
+) -> None:
+    secret = transfer_token(alice.pk)
+    move(alice, f"globus://{A}/x.bin", f"globus://{B}/x.bin")
+    body = {"code": "ClientError", "message": f"the token {secret} is not good"}
+    set_up.state.arm(Fault(path="/v0.10/transfer", status=503, body=body))
+    watch(alice, lambda row: row.tries > 0)
+    done = watch(alice)
+
+    kept = json.dumps(list(Transfer.objects.values()), default=str)
+    told_of = json.dumps(list(Event.objects.values()), default=str)
+    assert done.state == "succeeded"
+    assert GlobusToken.objects.filter(user=alice).exists()
+    for where in (kept, told_of, caplog.text):
+        assert secret not in where

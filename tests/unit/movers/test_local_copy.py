@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from providers.errors import InvalidInput, NotAuthorized, NotFound
+from providers.links.local import Become
 from providers.movers.local_copy import LocalMover, forget_old
 from providers.movers.types import Fault, Move, MoveItem, MoveState, Progress
 
@@ -221,3 +222,30 @@ def test_old_moves_are_forgotten(mover: LocalMover, home: Path) -> None:
         time.sleep(0.02)
     assert list(mover.folder.iterdir()) == []
     assert forget_old(mover.folder / "none", keep_s=0) == 0
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can act as another user of this machine")
+def test_files_are_read_and_written_as_the_user_they_are_moved_for(
+    home: Path, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    person = Become.named("daemon")
+    for folder in (*reversed(home.parents), home):
+        if folder.is_relative_to(tmp_path_factory.getbasetemp().parent):
+            folder.chmod(folder.stat().st_mode | 0o011)
+    theirs = home / "theirs"
+    theirs.mkdir()
+    (theirs / "x").write_text("x")
+    for path in (theirs, theirs / "x"):
+        os.chown(path, person.uid, person.gid)
+    (home / "secret").write_text("planted")
+    (home / "secret").chmod(0o600)
+    mover = LocalMover(roots=(home,), folder=tmp_path / "moves", become=person)
+
+    done = moved(mover, a_move(theirs / "x", theirs / "copies" / "x"))
+    stolen = moved(mover, a_move(home / "secret", theirs / "stolen"))
+    elsewhere = moved(mover, a_move(theirs / "x", home / "in" / "y"))
+
+    assert done.state is MoveState.SUCCEEDED, done.reason
+    assert (theirs / "copies" / "x").stat().st_uid == person.uid
+    assert (stolen.fault, elsewhere.fault) == (Fault.DENIED, Fault.DENIED)
+    assert stolen.reason == f"Permission denied: {home}/secret"
