@@ -362,7 +362,6 @@ def _pending(job: QueueJob) -> PendingShare:
         submit_at=job.submit_at,
         is_eligible=job.is_eligible and job.state is JobState.QUEUED,
         count=job.array_pending,
-        is_throttled=job.is_throttled and job.state is JobState.QUEUED,
         job_id=job.job_id,
     )
 

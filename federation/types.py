@@ -98,8 +98,6 @@ class PendingShare:
     is_eligible: bool
     """Not held, not dependent, not blocked by its own limits."""
     count: int = 1
-    is_throttled: bool = False
-    """Blocked by what its own user holds: it takes its turn as their jobs end."""
     job_id: str | None = None
     """The scheduler's, so that a waiting job of ours can be told from those it waits behind."""
 

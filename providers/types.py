@@ -316,8 +316,6 @@ class QueueJob(Frozen):
     node_names: tuple[str, ...] = ()
     is_eligible: bool = True
     """Pending for resources or priority only: not held, dependent, or blocked by its own limits."""
-    is_throttled: bool = False
-    """Pending because of what its own user already holds: it takes its turn as their jobs end."""
     array_pending: int = 1
     array_throttle: int | None = None
     name: str = ""

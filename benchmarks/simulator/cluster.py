@@ -181,7 +181,7 @@ class PartitionWorld:
     def is_eligible(self, entry: Entry) -> bool:
         """Return whether an entry waits for resources or priority only, not for its limits or another job."""
         job, shape, book = entry.job, self.shape, self._book
-        if self.is_dependent(entry):
+        if job.after is not None and job.after in self._unfinished:
             return False
         if job.throttle is not None and entry.running >= job.throttle:
             return False
@@ -189,10 +189,6 @@ class PartitionWorld:
         if shape.max_running_per_user is not None and tasks >= shape.max_running_per_user:
             return False
         return shape.max_gpus_per_user is None or gpus + job.gpus_total <= shape.max_gpus_per_user
-
-    def is_dependent(self, entry: Entry) -> bool:
-        """Return whether an entry waits for another job of its user to end."""
-        return entry.job.after is not None and entry.job.after in self._unfinished
 
     def _main_pass(self) -> None:
         tried = 0

@@ -169,7 +169,6 @@ def _waiting(part: PartitionShape, world: PartitionWorld, entry: Entry) -> Queue
         gpus=entry.job.gpus * entry.job.nodes,
         priority=entry.priority,
         is_eligible=eligible,
-        is_throttled=not eligible and not world.is_dependent(entry),
         array_pending=entry.left,
         array_throttle=entry.job.throttle,
     )

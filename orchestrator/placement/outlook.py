@@ -13,7 +13,7 @@ from datetime import datetime
 from statistics import median_low
 from threading import Lock
 
-from federation.types import NodeView, PartitionQueue, PendingShare, ResourceRecord, RunningShare
+from federation.types import NodeView, PendingShare, ResourceRecord, RunningShare
 from orchestrator.placement.capacity import NodeKind, kind_key, node_kinds
 from orchestrator.placement.model import PlacementModel
 from orchestrator.placement.occupancy import (
@@ -148,16 +148,13 @@ def build_outlook(
     queue = record.queue if record.queue.is_visible else type(record.queue)()
     build = build_counts if counts_suffice(record, kinds) else build_nodes
     limits, means = build(record, kinds, now=at, running=queue.running, ends=ends_of(record, at, model))
-    own = own_priority(record, now=at)
-    jobs, ahead = jobs_ahead(queue.pending, own, DEPTH)
-    turns = _turns(queue, own, ends_of(record, at, model))
-    served = [*((job, (0, 0)) for job in jobs), *turns]
-    for job, after in sorted(served, key=lambda each: -_rank(each[0], own)):
+    jobs, ahead = jobs_ahead(queue.pending, own_priority(record, now=at), DEPTH)
+    for job in jobs:
         need = _need_of_pending(job, kinds)
         limit_s = limit_of(job.walltime_s, record)
-        limits.reserve(need, limit_s, after_s=after[0])
+        limits.reserve(need, limit_s)
         used = model.limit_use.expected(record.system, record.partition, job.user, 0.0)
-        means.reserve(need, rounded_s(limit_s * used, is_learned=bool(model.limit_use)), after_s=after[1])
+        means.reserve(need, rounded_s(limit_s * used, is_learned=bool(model.limit_use)))
     limits.settle()
     means.settle()
     index_of = {(k.cpus, k.memory_mib, k.gpus, k.gpu_type, k.gpu_memory_mib): k.index for k in kinds}
@@ -171,31 +168,6 @@ def build_outlook(
         is_visible=record.queue.is_visible,
         is_exclusive=record.is_exclusive,
     )
-
-
-def _rank(job: PendingShare, own: int | None) -> int:
-    return job.priority if job.priority is not None else own or 0
-
-
-def _turns(
-    queue: PartitionQueue, own: int | None, ends: tuple["_EndOf", "_EndOf"]
-) -> list[tuple[PendingShare, tuple[int, int]]]:
-    """Return the throttled jobs before ours that follow a running one of their user, and when that ends.
-
-    As many as the user runs here: what one job gives back, the next in its user's line takes at once.
-    """
-    waiting: dict[str, list[PendingShare]] = {}
-    for job in queue.pending:
-        is_before = own is None or job.priority is None or job.priority >= own
-        if job.is_throttled and is_before and job.user is not None:
-            waiting.setdefault(job.user, []).extend([job] * min(job.count, DEPTH))
-    found = []
-    for user, line in waiting.items():
-        line.sort(key=lambda job: -_rank(job, own))
-        running = [share for share in queue.running if share.user == user]
-        by_limits, by_means = (sorted(end(share) for share in running) for end in ends)
-        found += list(zip(line, zip(by_limits, by_means, strict=True), strict=False))
-    return found[:DEPTH]
 
 
 def rounded_s(runtime_s: float, *, is_learned: bool) -> int:

@@ -186,7 +186,6 @@ def _shared_part(cells: list[str]) -> QueueJob:
         gpu_type=kind,
         walltime_s=finite(read_limit_s(limit)),
         is_eligible=is_eligible(state, reason),
-        is_throttled=state is JobState.QUEUED and explain_reason(reason).kind is ReasonKind.OWN_LIMIT,
     )
 
 

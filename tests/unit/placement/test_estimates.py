@@ -74,23 +74,6 @@ def test_a_blocked_job_is_nobody_ahead() -> None:
     assert estimates(view).wait.wait_class is WaitClass.CERTAIN
 
 
-def test_a_throttled_job_before_ours_takes_its_turn_when_a_job_of_its_user_ends() -> None:
-    held = running("n1", ends_in_s=5400), running("n2", ends_in_s=9000)
-    turn = pending(user="bob", priority=90, gpus=4, cpus=64, walltime_s=3600, is_eligible=False)
-
-    def starts(**changes: Any) -> int | None:
-        waiting = (replace(turn, **({"is_throttled": True} | changes)),)
-        found = estimates(full(*held, waiting=waiting, own_priority=50))
-        assert found.wait.somebody_ahead is False
-        return found.wait.plan_limits_s
-
-    assert starts() == 9000
-    assert starts(priority=10) == 5400
-    assert starts(user="eve") == 5400
-    assert starts(is_throttled=False) == 5400
-    assert starts(count=9) == 9000
-
-
 def test_a_planned_wait_is_the_geometric_mean_of_both_plans() -> None:
     found = estimates(full(running("n1", ends_in_s=5400), running("n2", ends_in_s=9000)))
 
