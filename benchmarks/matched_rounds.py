@@ -97,7 +97,7 @@ class Entrant:
     sees_priority: bool = True
     """Our own priority, as fair share and weights give it."""
     sees_history: bool = False
-    """The finished jobs of others."""
+    """The finished jobs of others, as accounting tells them."""
 
 
 def entrants_of(seed: int, suite: str) -> list[Entrant]:
@@ -109,10 +109,10 @@ def entrants_of(seed: int, suite: str) -> list[Entrant]:
         Entrant(ShortestQueue()),
         Entrant(Published(per_node=False, name=PUBLISHED)),
         Entrant(Published(per_node=True, name="published, reading C")),
-        Entrant(Ours(name="ours, priority hidden"), sees_priority=False),
-        Entrant(Ours(name="ours, without learning", learns=False)),
-        Entrant(Ours(name=OURS)),
-        Entrant(Ours(name="ours, others' history too"), sees_history=True),
+        Entrant(Ours(name="ours, only limits, no priority"), sees_priority=False),
+        Entrant(Ours(name="ours, only limits, no outcomes", learns=False)),
+        Entrant(Ours(name="ours, only limits")),
+        Entrant(Ours(name=OURS), sees_history=True),
     ]
 
 
