@@ -1,0 +1,43 @@
+"""The bounded part of the chaos suite: every part of a running demo is killed once, while work goes on.
+
+`benchmarks/chaos.py` is the long one: random kills over a thousand lives.
+"""
+
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from benchmarks.chaos import PARTS, Demo, find, settle, submit_one
+from tests.engine.test_installation import free_port, outside
+
+pytestmark = [pytest.mark.services, pytest.mark.timeout(400)]
+
+
+def test_killing_every_part_in_turn_loses_doubles_and_sticks_nothing(tmp_path: Path) -> None:
+    place, port = tmp_path / "data", free_port()
+    place.mkdir()
+    demo = Demo(
+        place,
+        port,
+        command=[sys.executable, "-P", "-m", "portal.supervise", "demo"],
+        env=outside(place, port),
+    )
+    try:
+        demo.wait_ready()
+        handles, killed = [], {}
+        for number, part in enumerate(PARTS):
+            handles.append(submit_one(demo, 2 * number, sleeps_s=1))
+            killed[part] = demo.kill(part)
+            handles.append(submit_one(demo, 2 * number + 1, sleeps_s=0))
+            time.sleep(0.5)  # a kill needs something under way, not an end of its own
+        tasks = settle(demo, handles, within_s=240)
+        found = find(demo, handles, tasks)
+    finally:
+        demo.stop()
+
+    idle = {"link (command in flight)", "link (Globus stand-in)"}
+    assert {part for part, count in killed.items() if count == 0} <= idle
+    assert found.are_clean, found
+    assert len(tasks) == 2 * len(PARTS)
