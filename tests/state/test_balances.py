@@ -41,13 +41,13 @@ def _ask(system: System, balance: dict[str, object], now: datetime) -> None:
 def test_balances_are_imported_as_the_user_and_a_broken_command_leaves_the_last_one(
     sites: Sites, alice: User
 ) -> None:
-    system = sites.add("delta", alice, account="bbka-delta-gpu", granted=Decimal(5000))
+    system = sites.add("delta", alice, account="bbka-delta-gpu", granted=Decimal(50_000))
     now = timezone.now()
 
     _ask(system, SSHARE, now)
 
     gpu, cpu = (Allocation.objects.get(account=f"bbka-delta-{kind}") for kind in ("gpu", "cpu"))
-    assert _seen(gpu.granted, gpu.site_granted, gpu.site_used, gpu.site_left) == (5000, 1000, 0, 1000)
+    assert _seen(gpu.granted, gpu.site_granted, gpu.site_used, gpu.site_left) == (50_000, 10_000, 0, 10_000)
     assert (cpu.granted, cpu.site_granted, cpu.unit) == (None, None, "SU")
     shown = show_allocation(gpu, now=now + timedelta(minutes=7)).site
     assert shown is not None
@@ -58,7 +58,7 @@ def test_balances_are_imported_as_the_user_and_a_broken_command_leaves_the_last_
         True,
         None,
     )
-    assert left_of(gpu) == 1000
+    assert left_of(gpu) == 10_000
 
     later = now + timedelta(hours=1)
     _ask(
@@ -68,7 +68,7 @@ def test_balances_are_imported_as_the_user_and_a_broken_command_leaves_the_last_
     )
 
     gpu.refresh_from_db()
-    assert _seen(gpu.site_left, gpu.site_at) == (1000, now)
+    assert _seen(gpu.site_left, gpu.site_at) == (10_000, now)
     told = show_allocation(gpu, now=later).site
     assert told is not None
     assert told.problem is not None

@@ -193,7 +193,7 @@ DELTA = ClusterSpec(
         "AccountingStorageTRES": CONFIG["AccountingStorageTRES"] + ",gres/gpu:a100,gres/gpu:a40",
     },
     background_accounts=("baaa-delta-gpu", "baaa-delta-cpu"),
-    minutes={"bbka-delta-gpu": {"gres/gpu": 60_000}, "bbka-delta-cpu": {"cpu": 6_000_000}},
+    minutes={"bbka-delta-gpu": {"gres/gpu": 600_000}, "bbka-delta-cpu": {"cpu": 6_000_000}},
     load=(
         {
             "partition": "gpuA100x4",
