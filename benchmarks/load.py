@@ -37,8 +37,8 @@ from portal import tokens
 from portal.skills.registry import Scope
 from providers.types import GpuPool, Node, Partition, Probe
 
-LITTLE = 1000
-"""Finished tasks, and ten times as many events, of the first column."""
+LITTLE = 5000
+"""Finished tasks, and ten times as many events, of the first column: more than any window of experience."""
 _PROFILE = {
     "system": "bench",
     "name": "Bench",

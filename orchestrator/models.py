@@ -175,6 +175,8 @@ class Task(models.Model):
         ]
         indexes = [
             models.Index(name="task_by_user", fields=["user", "-id"]),
+            # Lists by state: the running ones may all be older than a hundred thousand that have ended.
+            models.Index(name="task_by_state", fields=["user", "state", "-id"]),
             models.Index(
                 name="task_active",
                 fields=["user", "state"],
