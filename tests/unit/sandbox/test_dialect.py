@@ -76,8 +76,8 @@ def request(site: Site, key: str, **fields: object) -> JobRequest:
         "gpu_type": "a100",
         "walltime_s": 300,
         "workdir": str(site.work),
-        "stdout_path": str(site.work / f"{key}.out"),
-        "stderr_path": str(site.work / f"{key}.err"),
+        "stdout_path": str(site.work / key / "out.txt"),
+        "stderr_path": str(site.work / key / "err.txt"),
         "shell_command": "echo done",
     }
     return JobRequest.model_validate({**usual, **fields})
@@ -98,7 +98,7 @@ def test_a_job_is_submitted_observed_and_cancelled_through_the_dialect(site: Sit
 
     final = {"facet-good": JobState.COMPLETED, "facet-bad": JobState.FAILED, "facet-long": JobState.RUNNING}
     eventually(states, lambda now: now == final)
-    assert (site.work / "facet-good.out").read_text() == "done\n"
+    assert (site.work / "facet-good" / "out.txt").read_text() == "done\n"
 
     assert dialect.read_cancel(way.run(dialect.cancel(refs[2:])), refs[2:]) == {"facet-long": ""}
     eventually(states, lambda now: now == final | {"facet-long": JobState.CANCELLED})
