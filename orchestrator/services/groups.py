@@ -86,13 +86,19 @@ def submit_group(
             )
             for spec, task, understood in ready
         ]
-        summary = f"{group.name}: {len(tasks)} tasks in {len({spec.round for spec in children})} rounds"
+        summary = f"{group.name}: {_in_rounds(len(tasks), len({spec.round for spec in children}))}"
         record([group_event(group, "group.submitted", summary, actor=actor)], now=now)
         if created is not None:
             created(group.handle)
         group_id = group.pk
         transaction.on_commit(lambda: ring("advance_group", group_id))
     return SubmittedGroup(group, tasks)
+
+
+def _in_rounds(tasks: int, rounds: int) -> str:
+    """Return how many tasks a group has; rounds are worth a word where there are several."""
+    counted = f"{tasks} task{'' if tasks == 1 else 's'}"
+    return counted if rounds == 1 else f"{counted} in {rounds} rounds"
 
 
 def _read_children(

@@ -64,6 +64,10 @@ def types_of(group: Group) -> list[str]:
     return list(Event.objects.filter(subject=group.handle).order_by("id").values_list("type", flat=True))
 
 
+def _submitted(group: Group) -> str:
+    return Event.objects.get(subject=group.handle, type="group.submitted").summary
+
+
 def test_children_run_in_rounds_and_the_group_answers_once(
     two: Sites, alice: User, until_group: Callable[..., Group]
 ) -> None:
@@ -92,6 +96,7 @@ def test_children_run_in_rounds_and_the_group_answers_once(
         "group.round_completed",
         "group.succeeded",
     ]
+    assert _submitted(group) == "study: 3 tasks in 2 rounds"
     ends = [task.finished_at for task in group.tasks.filter(group_round=1) if task.finished_at]
     assert len(ends) == 2
     assert group.tasks.get(group_key="sum").attempts.get().planned_at >= max(ends)
@@ -105,6 +110,7 @@ def test_two_children_go_to_two_systems_when_diversity_is_asked(
 
     advance(group)
 
+    assert _submitted(group).endswith(": 2 tasks")
     where = Counter(group.tasks.values_list("attempt__system__slug", flat=True))
     assert set(where.values()) == spread
     assert set(where) == {"delta", "vista"}
