@@ -19,7 +19,7 @@ from django.utils import timezone
 from federation import collector, selectors
 from federation.models import System
 from orchestrator.envelope.types import Envelope, Range
-from orchestrator.services import placing
+from orchestrator.services import deciding
 from portal.demo.federation import PEOPLE, first_look, make_person, make_systems
 
 REQUEST = Envelope(gpus=Range(min=1, max=4), cpus=Range(min=8, max=32), walltime_s=Range(min=1800, max=1800))
@@ -61,7 +61,7 @@ def main() -> None:
     user = made()
 
     def decide() -> object:
-        return placing.decide(user, REQUEST, now=timezone.now())
+        return deciding.decide(user, REQUEST, now=timezone.now())
 
     decide()
     records = selectors.records_for(user, now=timezone.now())
@@ -70,7 +70,7 @@ def main() -> None:
     warm = cpu_ms(decide)
     rows = {
         "kept plans": warm,
-        "plans made anew": cpu_ms(decide, 10, placing.PLANS.forget),
+        "plans made anew": cpu_ms(decide, 10, deciding.PLANS.forget),
         "new snapshot of every system": cpu_ms(decide, 5, probe_again),
         "reading the records alone": cpu_ms(lambda: selectors.records_for(user, now=timezone.now())),
     }

@@ -20,8 +20,8 @@ from federation import collector
 from federation.models import System
 from federation.types import Health
 from orchestrator.placement.types import Decision
+from orchestrator.services.deciding import decide
 from orchestrator.services.envelopes import understand
-from orchestrator.services.placing import decide
 from orchestrator.services.tasks import kind_of, known_systems, read_task
 from orchestrator.task_input import stored
 

@@ -9,8 +9,8 @@ from django.contrib.auth.models import AbstractBaseUser
 from orchestrator.envelope.types import Envelope
 from orchestrator.placement.types import Decision
 from orchestrator.placement.whatif import Relaxation, relaxations
+from orchestrator.services.deciding import placement_for
 from orchestrator.services.envelopes import Understood, within
-from orchestrator.services.placing import placement_for
 from orchestrator.services.tasks import asked
 
 

@@ -9,8 +9,8 @@ from orchestrator.doorbell import ring
 from orchestrator.lifecycle import AttemptState, Cause
 from orchestrator.models import Attempt, Task
 from orchestrator.services import spending
+from orchestrator.services.deciding import ENDED
 from orchestrator.services.moves import move_attempt
-from orchestrator.services.placing import ENDED
 
 
 def open_attempts(task: Task) -> list[Attempt]:

@@ -19,8 +19,9 @@ from orchestrator.models import Attempt, Task
 from orchestrator.placement.types import Decision as DecisionValue
 from orchestrator.rivals import Hedge, Rivalry, why_not_hedged
 from orchestrator.services import spending
+from orchestrator.services.deciding import decide, keep
 from orchestrator.services.moves import attempt_event, task_event
-from orchestrator.services.placing import Placed, decide, envelope_now, keep, place_task, plan_attempt
+from orchestrator.services.placing import Placed, envelope_now, place_task, plan_attempt
 from orchestrator.services.spending import purse_of
 
 

@@ -13,8 +13,9 @@ from orchestrator.lifecycle import AttemptState
 from orchestrator.models import Attempt, Task
 from orchestrator.rivals import OutOfSight, Rivalry, keeps_waiting
 from orchestrator.services import staging
+from orchestrator.services.deciding import decide
 from orchestrator.services.moves import task_event
-from orchestrator.services.placing import decide, place_task
+from orchestrator.services.placing import place_task
 from orchestrator.services.replacement import MAX_MOVES
 
 NOWHERE_PAUSE = timedelta(seconds=60)

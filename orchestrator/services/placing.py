@@ -1,45 +1,29 @@
-"""Placing a task: read the federation, decide, keep the decision, plan the attempt. Touches no site."""
+"""Placing a task: decide within its budgets, plan the attempt, say what became of it. Touches no site."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from decimal import Decimal
 from typing import Any
-
-from django.contrib.auth.models import AbstractBaseUser
-from pydantic import ValidationError
 
 from federation import circuits
 from federation.handles import new_handle
 from federation.ledger import Happening
 from federation.models import Connection, System
-from federation.selectors import records_for
-from federation.types import ResourceRecord
 from orchestrator.budgets import Ask, Refusal, ask_words
 from orchestrator.continuation import next_actions
-from orchestrator.data_reach import with_data, with_rates
 from orchestrator.envelope.types import Envelope as EnvelopeValue
 from orchestrator.envelope.types import Range
-from orchestrator.experience import placement_model
-from orchestrator.lifecycle import ATTEMPT_MOVES, TaskState, terminal_states
+from orchestrator.lifecycle import TaskState
 from orchestrator.models import Attempt, Decision, Task
-from orchestrator.placement.cache import PlanCache
-from orchestrator.placement.estimate import Work, fetched
-from orchestrator.placement.place import place, reserve_shape
-from orchestrator.placement.store import PlanStore
 from orchestrator.placement.types import Decision as DecisionValue
-from orchestrator.placement.types import Selected, Shape
+from orchestrator.placement.types import Selected
 from orchestrator.services import approvals, spending
 from orchestrator.services.budgets import exhausted_by, lock_spending
+from orchestrator.services.deciding import decide, keep
 from orchestrator.services.moves import move_task, task_event
 from orchestrator.services.spending import Purse, purse_of
 
-ENDED = [state.value for state in terminal_states(ATTEMPT_MOVES)]
-_FAILED_HERE = "an earlier attempt of this task failed here"
-_IN_FLIGHT = 200
-"""Newest placed attempts that a decision looks at beyond the snapshots."""
 SPREAD_FACTOR = 2
 SPREAD_S = 600
 """Soft diversity gives up at most this much: twice the best completion and ten minutes."""
@@ -47,8 +31,6 @@ PICKED_UP_WITHIN = timedelta(seconds=10)
 """A planned attempt that no dispatcher took by then is handed out again by the control cycle."""
 LOOK_AGAIN_AFTER = timedelta(seconds=60)
 """How often an unschedulable task that may retry is placed again."""
-PLANS = PlanStore()
-"""Plans of the newest snapshots, shared by all decisions of this process."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,136 +40,6 @@ class Placed:
     decision: Decision
     attempt: Attempt | None
     happenings: Sequence[Happening]
-
-
-def decide(
-    user: AbstractBaseUser,
-    envelope: EnvelopeValue,
-    *,
-    now: datetime,
-    exclude_systems: Sequence[str] = (),
-    avoid: frozenset[tuple[str, str, str]] = frozenset(),
-    kind: str = "",
-    image: str | None = None,
-    diversity_load: Mapping[str, int] | None = None,
-    budgets: Mapping[str, Decimal] | None = None,
-) -> DecisionValue:
-    """Return the decision over this user's records now; nothing is kept.
-
-    `avoid` names places (system, partition, account) that an earlier attempt found wanting; `image` is what
-    the work's environment names, where the envelope does not; `budgets` is what may be charged at most, by
-    system.
-    """
-    return placement_for(
-        user,
-        envelope,
-        now=now,
-        exclude_systems=exclude_systems,
-        avoid=avoid,
-        kind=kind,
-        image=image,
-        diversity_load=diversity_load,
-        budgets=budgets,
-    )(envelope)
-
-
-def placement_for(
-    user: AbstractBaseUser,
-    envelope: EnvelopeValue,
-    *,
-    now: datetime,
-    exclude_systems: Sequence[str] = (),
-    avoid: frozenset[tuple[str, str, str]] = frozenset(),
-    kind: str = "",
-    image: str | None = None,
-    diversity_load: Mapping[str, int] | None = None,
-    budgets: Mapping[str, Decimal] | None = None,
-) -> Callable[[EnvelopeValue], DecisionValue]:
-    """Return placement over this user's records now, to be asked about this envelope and variants of it."""
-    if image is None and envelope.container is not None:
-        image = envelope.container.image
-    environment = fetched(image)
-    found = with_data(user, envelope.data, records_for(user, now=now))
-    records = tuple(
-        replace(record, blocked=_FAILED_HERE) if record.key in avoid else record for record in found
-    )
-    learned = placement_model(user, kind=kind, environment=environment, now=now)
-    model = with_rates(user, envelope.data, learned)
-    cache = in_flight(records)
-
-    def ask(wanted: EnvelopeValue) -> DecisionValue:
-        return place(
-            wanted,
-            records,
-            now=now,
-            model=model,
-            cache=cache,
-            work=Work(kind=kind or None, environment=environment),
-            budgets=budgets,
-            exclude_systems=tuple(exclude_systems),
-            diversity_load=diversity_load,
-        )
-
-    return ask
-
-
-def in_flight(records: Sequence[ResourceRecord]) -> PlanCache:
-    """Return a plan that already holds what we placed since each system's snapshot was taken.
-
-    Without it, everything submitted between two probes would be sent to the same free GPU. Charges are not
-    put in: they are reserved already.
-    """
-    cache = PlanCache(PLANS)
-    places = {(record.system, record.partition): record for record in reversed(records)}
-    taken = {record.system: record.observed_at for record in records if record.observed_at is not None}
-    if not taken:
-        return cache
-    rows = (
-        Attempt.objects.filter(planned_at__gt=min(taken.values()))
-        .exclude(state__in=ENDED)
-        .order_by("-id")
-        .values_list(
-            "system__slug",
-            "partition",
-            "planned_at",
-            "shape",
-            "predicted",
-            "task__envelope__body",
-            "connection__remote_user",
-        )[:_IN_FLIGHT]
-    )
-    for system, partition, planned_at, shape, predicted, body, remote_user in reversed(rows):
-        record, observed_at = places.get((system, partition)), taken.get(system)
-        if record is None or observed_at is None or planned_at <= observed_at:
-            continue
-        with suppress(LookupError, ValidationError):  # the partition may have changed since
-            reserve_shape(
-                cache,
-                record,
-                Shape.model_validate(shape),
-                envelope=EnvelopeValue.model_validate(body),
-                runtime_s=predicted["runtime_s"],
-                is_own=remote_user == (record.user or ""),
-            )
-    return cache
-
-
-def keep(value: DecisionValue, *, user_id: int, task: Task | None, purpose: str, now: datetime) -> Decision:
-    """Store a decision under a handle of its own."""
-    handle = new_handle("dec", now)
-    body = value.model_copy(update={"id": handle}).model_dump(mode="json", by_alias=True)
-    chosen = value.selected
-    return Decision.objects.create(
-        handle=handle,
-        user_id=user_id,
-        task=task,
-        purpose=purpose,
-        input_hash=value.input_hash,
-        system=chosen.system if chosen else "",
-        partition=chosen.partition if chosen else "",
-        body=body,
-        created_at=now,
-    )
 
 
 def plan_attempt(task: Task, decision: Decision, chosen: Selected, *, handle: str, now: datetime) -> Attempt:

@@ -17,8 +17,8 @@ from orchestrator.placement.estimate import Work, fetched
 from orchestrator.placement.place import place
 from orchestrator.rivals import Rivalry
 from orchestrator.services.cancelling import ask_to_cancel
+from orchestrator.services.deciding import decide
 from orchestrator.services.moves import attempt_event
-from orchestrator.services.placing import decide
 from orchestrator.services.spending import purse_of
 
 MAX_MOVES = 3

@@ -24,9 +24,10 @@ from orchestrator.rivals import Rivalry
 from orchestrator.services import approvals, budgets, hedging, staging
 from orchestrator.services.cancelling import ask_to_cancel, end_unsent, open_attempts
 from orchestrator.services.deadlines import end_late
+from orchestrator.services.deciding import decide
 from orchestrator.services.envelopes import Understood, keep_envelope, understand, within
 from orchestrator.services.moves import attempt_event, move_task, task_event
-from orchestrator.services.placing import LOOK_AGAIN_AFTER, Placed, could_place, decide
+from orchestrator.services.placing import LOOK_AGAIN_AFTER, Placed, could_place
 from orchestrator.services.replacement import reconsider
 from orchestrator.services.rivals import still_in_the_way
 from orchestrator.services.spending import purse_of

@@ -6,7 +6,7 @@ from django.contrib.auth.models import AbstractBaseUser
 from django.utils.translation import gettext as _
 
 from orchestrator.envelope.types import Envelope, Policy, Range
-from orchestrator.services.placing import placement_for
+from orchestrator.services.deciding import placement_for
 from portal.web.presenters.records import Wait, Waits
 
 _HOUR = Range.exactly(3600)

@@ -21,7 +21,7 @@ from orchestrator.placement.estimate import Work, preparation_for
 from orchestrator.placement.model import DecayedSum, RuntimeSample
 from orchestrator.placement.trace import decision_bytes
 from orchestrator.placement.types import WaitClass
-from orchestrator.services import placing, tasks
+from orchestrator.services import deciding, tasks
 from tests.web.world import make_system, profile
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -108,13 +108,13 @@ def test_a_start_before_the_submission_is_no_wait(alice: User, now: datetime) ->
 def test_kept_plans_decide_as_fresh_ones_while_work_is_in_flight(alice: User, now: datetime) -> None:
     make_system(alice, "anvil", "Anvil", "a100", "40G", free=1, now=now)
     later = now + timedelta(seconds=5)
-    idle = placing.decide(alice, ONE_GPU, now=later)
+    idle = deciding.decide(alice, ONE_GPU, now=later)
     for _ in range(2):
         tasks.submit_task(alice, {"command": "true", "envelope": GPU}, actor="user", now=later)
-    kept = placing.decide(alice, ONE_GPU, now=later)
+    kept = deciding.decide(alice, ONE_GPU, now=later)
 
-    placing.PLANS.forget()
-    fresh = placing.decide(alice, ONE_GPU, now=later)
+    deciding.PLANS.forget()
+    fresh = deciding.decide(alice, ONE_GPU, now=later)
 
     assert decision_bytes(kept) == decision_bytes(fresh)
     assert idle.selected is not None
@@ -124,12 +124,12 @@ def test_kept_plans_decide_as_fresh_ones_while_work_is_in_flight(alice: User, no
 
 def test_a_second_decision_on_the_same_snapshots_makes_no_plan(alice: User, now: datetime) -> None:
     make_system(alice, "anvil", "Anvil", "a100", "40G", free=1, now=now)
-    placing.decide(alice, ONE_GPU, now=now)
-    made = placing.PLANS.built
+    deciding.decide(alice, ONE_GPU, now=now)
+    made = deciding.PLANS.built
 
-    placing.decide(alice, ONE_GPU, now=now + timedelta(seconds=40))
+    deciding.decide(alice, ONE_GPU, now=now + timedelta(seconds=40))
 
-    assert placing.PLANS.built == made > 0
+    assert deciding.PLANS.built == made > 0
 
 
 def test_an_attempt_tells_its_forecast_and_what_came(alice: User, now: datetime) -> None:

@@ -13,7 +13,7 @@ from federation.models import Snapshot, System
 from orchestrator import leaders
 from orchestrator.leaders import Refreshed, refresh_leaders
 from orchestrator.models import Decision
-from orchestrator.services import placing, tasks
+from orchestrator.services import deciding, tasks
 from orchestrator.services.envelopes import understand
 from portal.skills.every import SKILLS
 from portal.skills.placing import SubmittedTask
@@ -132,7 +132,8 @@ def test_a_preview_asks_no_site(two: Sites, alice: User) -> None:
 
 
 def test_at_most_two_systems_lead_and_one_may_hold_both_places(two: Sites, alice: User) -> None:
-    value = placing.decide(alice, understand(tasks.read_task(WORK), user_id=alice.pk).envelope, now=_later(1))
+    wanted = understand(tasks.read_task(WORK), user_id=alice.pk).envelope
+    value = deciding.decide(alice, wanted, now=_later(1))
 
     both = leaders.leading_systems(value)
     alone = leaders.leading_systems(

@@ -16,7 +16,7 @@ from orchestrator.envelope.types import Envelope, Range
 from orchestrator.lifecycle import AttemptState, Cause
 from orchestrator.models import Attempt, Meter, Task
 from orchestrator.placement.types import Selected
-from orchestrator.services import budgets, placing, tasks
+from orchestrator.services import budgets, deciding, tasks
 from orchestrator.services.attempts import reject_submission
 from orchestrator.services.moves import move_attempt
 from providers.types import SubmitResult
@@ -41,7 +41,7 @@ def chosen(alice: User, now: datetime) -> Selected:
     """One placement of a GPU-hour that costs 1 SU."""
     make_system(alice, "anvil", "Anvil", "a100", "40G", free=3, now=now)
     one = Envelope(gpus=Range.exactly(1), cpus=Range.exactly(1), walltime_s=Range.exactly(3600))
-    found = placing.decide(alice, one, now=now).selected
+    found = deciding.decide(alice, one, now=now).selected
     assert found is not None
     assert found.estimates.charge.amount == 1
     return found
