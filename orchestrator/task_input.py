@@ -10,6 +10,7 @@ from pydantic_core import PydanticCustomError
 from federation.event_types import EVENT_TYPES
 from orchestrator.budget_input import BudgetInput, Project
 from orchestrator.lifecycle import Cause
+from providers.dialects.scripts.types import Dialect
 from providers.errors import InvalidInput
 from providers.movers.places import read_place
 from providers.reading import nearest
@@ -169,7 +170,7 @@ class TaskInput(Frozen):
     script: str | None = Field(
         None, description="A whole batch script; its directives fill a silent envelope."
     )
-    dialect: Literal["slurm", "pbs", "lsf", "flux", "sge", "cobalt", "oar"] | None = None
+    dialect: Dialect | None = None
     envelope: dict[str, Any] | None = Field(None, description="ResourceEnvelope.")
     envelope_id: str | None = Field(None, description="Handle of an envelope drafted before.")
     environment: EnvironmentInput = EnvironmentInput()
