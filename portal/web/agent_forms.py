@@ -76,6 +76,7 @@ class TokenForm(forms.Form):
     lifetime = _select(gettext_lazy("Ends after"), LIFETIMES, initial="90")
     scopes = _several(gettext_lazy("May"))
     systems = _several(gettext_lazy("Only on"))
+    attended = forms.BooleanField(label=gettext_lazy("attended"), required=False)
 
     def __init__(
         self, data: Any = None, *, held: Iterable[Scope], systems: Iterable[SystemRef] = (), **more: Any
@@ -106,6 +107,7 @@ class TokenForm(forms.Form):
             "scopes": self.cleaned_data["scopes"],
             "systems": self.cleaned_data["systems"],
             "expires_in_days": int(days) if days else None,
+            "attended": self.cleaned_data["attended"],
         }
 
     def clean_scopes(self) -> list[str]:

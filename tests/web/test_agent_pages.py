@@ -69,6 +69,19 @@ def test_a_token_is_made_as_narrow_as_asked_and_shown_once(
     assert timedelta(days=6) < row.expires_at - now < timedelta(days=8)
 
 
+def test_a_token_answers_for_its_owner_only_where_its_box_is_ticked(browser: Client, mira: User) -> None:
+    given = {"name": "alone", "scopes": ["read"], "lifetime": "7"}
+    browser.post("/tokens/", given)
+    assert not re.search(r"<span[^>]*>attended</span>", browser.get("/agents/").text)
+
+    browser.post("/tokens/", given | {"name": "desk", "attended": "on"})
+
+    assert dict(ApiToken.objects.values_list("name", "attended")) == {"alone": False, "desk": True}
+    page = browser.get("/agents/").text
+    assert len(re.findall(r"<span[^>]*>attended</span>", page)) == 1
+    assert "approvals answered there count as yours" in page
+
+
 @pytest.mark.parametrize(
     ("given", "sentence"),
     [
