@@ -7,12 +7,20 @@ from typing import Any
 from django import forms
 from django.utils.translation import gettext_lazy as _
 
+from orchestrator.envelope.spellings import duration_s
+from providers.dialects.scripts.quantities import Misspelled
+
 OBJECTIVES = (
     ("", _("earliest completion")),
     ("soonest_start", _("soonest start")),
     ("lowest_charge", _("lowest charge")),
 )
 ARCHITECTURES = (("", _("any")), ("x86_64", "x86_64"), ("aarch64", "aarch64"))
+SIGNALS = (
+    ("", _("saves nothing")),
+    *((word, f"SIG{word}") for word in ("USR1", "USR2", "TERM", "INT", "HUP")),
+)
+HEDGES = (("", _("at one system")), ("on", _("at two; the first start wins")))
 RANGES = ("gpus", "cpus", "nodes", "memory", "walltime")
 COUNTS = frozenset({"gpus", "cpus", "nodes"})
 WIRE = {"memory": "memory_mib", "walltime": "walltime_s"}
@@ -34,6 +42,11 @@ POINTERS = (
     ("/environment/conda", "conda"),
     ("/environment/variables", "variables"),
     ("/environment/setup", "setup"),
+    ("/checkpoint/before_s", "checkpoint_before"),
+    ("/checkpoint/resume", "checkpoint_resume"),
+    ("/checkpoint", "checkpoint_signal"),
+    ("/hedge/min_wait_s", "hedge_wait"),
+    ("/hedge", "hedge"),
     ("/retry", "max_attempts"),
     ("/name", "name"),
     ("/command", "command"),
@@ -116,6 +129,22 @@ class TaskForm(forms.Form):
     setup = _lines(_("Set-up lines"), help_text=_("Run before the work, as they are."))
     workdir = _text(_("Working directory"), help_text=_("Empty: a fresh directory of the task."))
     max_attempts = _text(_("Attempts, at most"), placeholder="3")
+    checkpoint_signal = _choice(_("Checkpoint on"), SIGNALS)
+    checkpoint_before = _text(
+        _("Signal before the end"), placeholder="2:00", help_text=_("Of the wall time; empty: 2 minutes.")
+    )
+    checkpoint_resume = _text(
+        _("Resume command"),
+        placeholder="python train.py --resume $FACET_CHECKPOINT_DIR",
+        help_text=_("Run where an attempt goes on from a checkpoint; empty: the same work again."),
+        max_length=8000,
+    )
+    hedge = _choice(_("Wait"), HEDGES)
+    hedge_wait = _text(
+        _("At two from a wait of"),
+        placeholder="1:00",
+        help_text=_("That 9 of 10 such jobs stay within; empty: 1 minute. Both sites must allow it."),
+    )
     words = _lines(
         _("Describe it in words"), placeholder="4 A100 with 40 GB each for 8 hours, apptainer", rows=2
     )
@@ -124,6 +153,17 @@ class TaskForm(forms.Form):
     once = forms.CharField(required=False, max_length=64, widget=forms.HiddenInput)
     needs_work = True
     """Whether an input without command and script is refused when it is read."""
+    folded: tuple[str, ...] = (
+        *("accelerator_memory", "architecture", "allow_systems", "exclude_systems", "container_runtime"),
+        *("container_image", "software", "checkpoint_signal", "checkpoint_before", "checkpoint_resume"),
+        *("hedge", "hedge_wait"),
+    )
+    """The fields under "More"."""
+
+    @property
+    def more_open(self) -> bool:
+        """Whether something under "More" is said or at fault: nothing that counts is folded away."""
+        return any(self[name].value() or self[name].errors for name in self.folded)
 
     def clean(self) -> dict[str, Any]:
         """Turn the fields into the task input, kept as `task_input`."""
@@ -141,6 +181,7 @@ class TaskForm(forms.Form):
             task["envelope"] = envelope
         if environment:
             task["environment"] = environment
+        task |= self._lasting(cleaned)
         if cleaned.get("max_attempts"):
             task["retry"] = {"max_attempts": self._count("max_attempts", cleaned["max_attempts"])}
         self.task_input = task
@@ -168,6 +209,35 @@ class TaskForm(forms.Form):
             objective=cleaned.get("objective"),
             runtime=_given(estimate_s=cleaned.get("runtime")),
         )
+
+    def _lasting(self, cleaned: dict[str, Any]) -> dict[str, Any]:
+        """Return how the work outlives its wall time and shortens its wait; details alone ask for neither."""
+        checkpoint = _given(
+            signal=cleaned.get("checkpoint_signal"),
+            resume=(cleaned.get("checkpoint_resume") or "").strip(),
+        )
+        before_s = self._seconds("checkpoint_before", cleaned)
+        if before_s is not None:
+            checkpoint["before_s"] = before_s
+        if checkpoint and "signal" not in checkpoint and "checkpoint_signal" not in self.errors:
+            self.add_error("checkpoint_signal", _("Choose the signal on which the work saves itself, too."))
+        min_wait_s = self._seconds("hedge_wait", cleaned)
+        if min_wait_s is not None and not cleaned.get("hedge") and "hedge" not in self.errors:
+            self.add_error("hedge", _("Choose to wait at two systems, or leave their wait empty."))
+        hedge: dict[str, bool | int] = {"enabled": True} if cleaned.get("hedge") else {}
+        if hedge and min_wait_s is not None:
+            hedge |= {"min_wait_s": min_wait_s}
+        return _given(checkpoint=checkpoint, hedge=hedge)
+
+    def _seconds(self, field: str, cleaned: dict[str, Any]) -> int | None:
+        written = (cleaned.get(field) or "").strip()
+        if not written or written == "0":
+            return 0 if written else None
+        try:
+            return duration_s(written)
+        except Misspelled as fault:
+            self.add_error(field, str(fault))
+            return None
 
     def _range(self, name: str, cleaned: dict[str, Any]) -> Any:
         low, high = cleaned.get(f"{name}_min") or "", cleaned.get(f"{name}_max") or ""
@@ -208,6 +278,10 @@ class WhereForm(TaskForm):
     """The same without the work: what an envelope alone needs to be asked where it would run."""
 
     needs_work = False
+    folded = (
+        *("nodes_min", "nodes_max", "architecture", "container_runtime", "software"),
+        *("allow_systems", "exclude_systems"),
+    )
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

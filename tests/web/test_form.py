@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from portal.web.forms import TaskForm, field_of
+from portal.web.forms import TaskForm, WhereForm, field_of
 
 
 def task_input(**typed: str) -> dict[str, Any]:
@@ -66,9 +66,44 @@ def test_environment_policy_and_retry_are_read() -> None:
     }
 
 
+def test_checkpoint_and_hedge_are_read_and_silent_details_stay_with_their_defaults() -> None:
+    given = task_input(
+        checkpoint_signal="TERM",
+        checkpoint_before="5:00",
+        checkpoint_resume="./go --on",
+        hedge="on",
+        hedge_wait="1h",
+    )
+
+    assert given["checkpoint"] == {"signal": "TERM", "before_s": 300, "resume": "./go --on"}
+    assert given["hedge"] == {"enabled": True, "min_wait_s": 3600}
+    short = task_input(checkpoint_signal="USR1", hedge="on", hedge_wait="0")
+    assert (short["checkpoint"], short["hedge"]) == ({"signal": "USR1"}, {"enabled": True, "min_wait_s": 0})
+    assert not {"checkpoint", "hedge"} & task_input().keys()
+
+
+def test_what_is_folded_away_opens_where_it_says_something_or_is_at_fault() -> None:
+    assert not TaskForm({"command": "true", "gpus_min": "1"}).more_open
+    assert TaskForm({"command": "true", "hedge": "on"}).more_open
+    assert TaskForm({"command": "true", "hedge_wait": "soon"}).more_open
+    assert not WhereForm({"hedge": "on"}).more_open
+    assert WhereForm({"nodes_min": "2"}).more_open
+
+
 @pytest.mark.parametrize(
     ("typed", "field", "sentence"),
     [
+        (
+            {"checkpoint_before": "5:00"},
+            "checkpoint_signal",
+            "Choose the signal on which the work saves itself, too.",
+        ),
+        (
+            {"checkpoint_resume": "go"},
+            "checkpoint_signal",
+            "Choose the signal on which the work saves itself, too.",
+        ),
+        ({"hedge_wait": "5:00"}, "hedge", "Choose to wait at two systems, or leave their wait empty."),
         ({"gpus_min": "four"}, "gpus_min", "A whole number, please; “four” is not one."),
         ({"gpus_min": "-1"}, "gpus_min", "A whole number, please; “-1” is not one."),
         ({"cpus_max": "8"}, "cpus_min", "Say the least that would do, too."),
@@ -93,6 +128,10 @@ def test_a_fault_is_named_by_its_field(typed: dict[str, str], field: str, senten
         ("/envelope/policy/allow_systems/0", "allow_systems"),
         ("/script", "script"),
         ("/environment/variables/A", "variables"),
+        ("/checkpoint/before_s", "checkpoint_before"),
+        ("/checkpoint/signal", "checkpoint_signal"),
+        ("/hedge/min_wait_s", "hedge_wait"),
+        ("/hedge/enabled", "hedge"),
         ("/wibble", None),
         ("/names", None),
     ],

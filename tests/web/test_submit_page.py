@@ -60,6 +60,11 @@ def test_filling_the_form_writes_the_script_into_empty_fields_only(federation: U
         ({"allow_systems": "anvill"}, "allow_systems", "Did you mean `anvil`?"),
         ({"command": ""}, "command", "must not be empty"),
         ({"max_attempts": "0"}, "max_attempts", ""),
+        ({"checkpoint_signal": "KILL"}, "checkpoint_signal", "KILL is not one of the available choices"),
+        ({"checkpoint_signal": "USR1", "checkpoint_before": "1-00:00:00"}, "checkpoint_before", "65535"),
+        ({"checkpoint_signal": "USR1", "checkpoint_before": "0"}, "checkpoint_before", "1"),
+        ({"hedge": "on", "hedge_wait": "soon"}, "hedge_wait", "write time as"),
+        ({"hedge": "on", "hedge_wait": "60-00:00:00"}, "hedge_wait", "2592000"),
     ],
 )
 def test_a_fault_is_shown_at_its_field(
@@ -95,6 +100,48 @@ def test_submitting_again_starts_from_the_same_words(federation: User, browser: 
     assert re.search(r'name="gpus_min" value="1"', page)
     assert re.search(r'name="gpus_max" value="2"', page)
     assert re.search(r'name="walltime_min" value="1:00:00"', page)
+
+
+LASTING = {
+    "checkpoint_signal": "TERM",
+    "checkpoint_before": "0:05:00",
+    "checkpoint_resume": "python train.py --resume",
+    "hedge": "on",
+    "hedge_wait": "0:10:00",
+}
+
+
+def _lasting_said(page: str) -> dict[str, str]:
+    chosen = re.findall(
+        r'<select name="(checkpoint_signal|hedge)".*?<option value="(\w*)" selected>', page, re.DOTALL
+    )
+    typed = re.findall(r'name="(checkpoint_\w+|hedge_wait)" value="([^"]*)"', page)
+    return dict(chosen + typed)
+
+
+def test_checkpoint_and_hedge_are_kept_by_the_task_and_fill_the_form_again(
+    federation: User, browser: Client
+) -> None:
+    browser.post("/tasks/new/", ONE_GPU | LASTING | {"action": "submit"})
+    task = Task.objects.get()
+
+    assert task.spec["checkpoint"] == {
+        "signal": "TERM",
+        "before_s": 300,
+        "resume": "python train.py --resume",
+    }
+    assert task.spec["hedge"] == {"enabled": True, "min_wait_s": 600}
+    page = browser.get(f"/tasks/new/?from={task.handle}").text
+    assert _lasting_said(page) == LASTING
+    assert re.search(r"<details open><summary class=.more", page)
+
+
+def test_a_template_keeps_checkpoint_and_hedge(federation: User, browser: Client) -> None:
+    saved = ONE_GPU | LASTING | {"action": "save", "saved_as": "lasting"}
+
+    page = browser.post("/tasks/new/", saved, follow=True).text
+
+    assert _lasting_said(page) == LASTING
 
 
 def test_another_users_task_cannot_be_started_from(federation: User, browser: Client, kofi: User) -> None:

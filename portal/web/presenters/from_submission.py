@@ -161,6 +161,7 @@ def form_values(spec: Mapping[str, Any], envelope: Mapping[str, Any]) -> dict[st
         "allow_systems": ", ".join(policy.get("allow_systems") or ()),
         "exclude_systems": ", ".join(policy.get("exclude_systems") or ()),
         "runtime": _clock(runtime.get("estimate_s")),
+        **_lasting(spec.get("checkpoint") or {}, spec.get("hedge") or {}),
     }
     for name in RANGES:
         low, high = _ends(envelope.get(WIRE.get(name, name)))
@@ -168,6 +169,18 @@ def form_values(spec: Mapping[str, Any], envelope: Mapping[str, Any]) -> dict[st
         values[f"{name}_min"] = "" if low is None else spell(low)
         values[f"{name}_max"] = "" if high is None or high == low else spell(high)
     return {name: value for name, value in values.items() if value != ""}
+
+
+def _lasting(checkpoint: Mapping[str, Any], hedge: Mapping[str, Any]) -> dict[str, Any]:
+    """Return checkpoint and hedge as the form takes them; what a task leaves to the defaults stays so."""
+    asked = bool(hedge.get("enabled"))
+    return {
+        "checkpoint_signal": checkpoint.get("signal", "USR1") if checkpoint else "",
+        "checkpoint_before": _clock(checkpoint.get("before_s")),
+        "checkpoint_resume": command_line(checkpoint.get("resume") or ""),
+        "hedge": "on" if asked else "",
+        "hedge_wait": _clock(hedge.get("min_wait_s")) if asked else "",
+    }
 
 
 def _ends(value: Any) -> tuple[Any, Any]:
