@@ -68,5 +68,18 @@ def test_the_partition_with_most_gpus_is_shown_unless_another_is_asked_for() -> 
     assert history_view([], "", {}, {}, hours=1, now=NOW) is None
 
 
+def test_what_is_drawn_can_be_read_the_newest_first() -> None:
+    points = [
+        HistoryPoint(at=START + timedelta(minutes=m), gpus_free=m, cpus_free=40, running=1, pending=2 * m)
+        for m in (0, 5)
+    ]
+    found = [History(system="anvil", partition="gpu", points=points)]
+
+    view = history_view(found, "", {"gpu": 32}, {"gpu": 64}, hours=1, now=NOW)
+
+    assert view is not None
+    assert view.values == ((START + timedelta(minutes=5), 5, 10), (START, 0, 0))
+
+
 def test_hours_that_are_not_offered_mean_a_day() -> None:
     assert [hours_of(word) for word in ("6", "168", "5", "-1", "x", "")] == [6, 168, 24, 24, 24, 24]

@@ -1,5 +1,6 @@
 """The federation pages: what they show, to whom, and how much they ask of the database."""
 
+import re
 from datetime import datetime, timedelta
 
 import pytest
@@ -134,6 +135,10 @@ def test_a_system_shows_its_history_access_and_the_age_of_its_figures(
     page = browser.get("/systems/anvil/?hours=1").text
 
     assert 'aria-label="Free GPUs: 3 now, between 3 and 3 in this time"' in page
+    table = re.search(r'id="history-values">.*?</table>', page, re.DOTALL)
+    assert table is not None
+    assert re.findall(r'<th scope="col"[^>]*>([^<]+)', table[0]) == ["Time", "Free GPUs", "Waiting jobs"]
+    assert re.search(r'<tr><td class="num"><time[^>]*>[^<]+</time></td><td class="end num">3</td>', table[0])
     assert "1 SU/GPU" in page
     assert "1000 SU" in page
     assert "took 0.2 s" in page

@@ -32,6 +32,8 @@ class HistoryView:
     spans: tuple[tuple[int, str | Promise], ...]
     free: Chart
     waiting: Chart
+    values: tuple[tuple[datetime, float, float], ...]
+    """What both charts draw, for reading: (instant, free devices, waiting jobs), the newest first."""
 
 
 def hours_of(word: str) -> int:
@@ -77,4 +79,5 @@ def history_view(
         waiting=chart(
             _("Waiting jobs"), [(p.at, p.pending) for p in points], start=start, end=now, step_s=step_s
         ),
+        values=tuple((at, value, p.pending) for (at, value), p in zip(free, points, strict=True))[::-1],
     )
