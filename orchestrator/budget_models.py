@@ -152,6 +152,24 @@ class BudgetLine(models.Model):
         return f"{self.kind} {self.amount}"
 
 
+class TokenDescent(models.Model):
+    """That an API token was made with another, directly or not: budgets of the one bind the other too."""
+
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")
+    token = models.CharField(max_length=40)
+    """Handle of the token that was made."""
+    ancestor = models.CharField(max_length=40)
+    """Handle of one that it goes back to."""
+
+    class Meta:
+        ordering = ["pk"]
+        constraints = [models.UniqueConstraint(name="one_descent_of_a_kind", fields=["token", "ancestor"])]
+        indexes = [models.Index(name="token_descendants", fields=["ancestor"])]
+
+    def __str__(self) -> str:
+        return f"{self.token} by {self.ancestor}"
+
+
 class ApprovalState(models.TextChoices):
     """How a request for approval stands."""
 

@@ -11,6 +11,7 @@ from orchestrator.budget_models import Approval, Budget, BudgetScope, Meter
 from orchestrator.budgets import CENT, Ask, Gauge
 from orchestrator.budgets_shown import ApprovalShown, BudgetShown, CostShown, MeterShown
 from orchestrator.models import Attempt, Task
+from orchestrator.token_lines import above
 
 
 def budgets(user: AbstractBaseUser) -> QuerySet[Budget]:
@@ -34,7 +35,10 @@ def approvals_for_admins() -> QuerySet[Approval]:
 def binding(
     user_id: int, *, task: str = "", group: str = "", project: str = "", token: str = ""
 ) -> QuerySet[Budget]:
-    """Return the open budgets that bind work of this kind, oldest first; empty words name nothing."""
+    """Return the open budgets that bind work of this kind, oldest first; empty words name nothing.
+
+    Those of a token bind every token made with it as well.
+    """
     subjects = (
         (BudgetScope.TASK, task),
         (BudgetScope.GROUP, group),
@@ -45,6 +49,8 @@ def binding(
     for scope, subject in subjects:
         if subject:
             named |= Q(scope=scope, subject=subject)
+    if token:
+        named |= Q(scope=BudgetScope.TOKEN, subject__in=above(user_id, token))
     return Budget.objects.filter(named, user_id=user_id, closed_at=None).order_by("pk")
 
 

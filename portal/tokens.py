@@ -13,6 +13,7 @@ from pydantic import Field
 from federation.handles import new_handle
 from federation.managers import is_administrator
 from federation.selectors import check_slugs
+from orchestrator.token_lines import below, line_of, note_made
 from portal.models import ApiToken
 from portal.skills.registry import Caller, Scope
 from providers.errors import FacetError, InvalidInput, NotAuthorized, NotFound
@@ -166,11 +167,15 @@ def issue_token(
     return row, secret
 
 
+@transaction.atomic
 def create_token(caller: Caller, given: TokenInput, *, now: datetime) -> TokenMade:
     """Make a token for the caller, never wider than what the caller itself holds.
 
+    One made with a token ends with it at the latest, and what it spends counts on that token's budgets too.
+
     Raises:
         InvalidInput: an unknown scope.
+        Unauthenticated: the token that asks has ended in the meantime.
         NotAuthorized: a scope the caller lacks, or a system it may not use.
     """
     scopes = scopes_of(given.scopes)
@@ -190,6 +195,8 @@ def create_token(caller: Caller, given: TokenInput, *, now: datetime) -> TokenMa
         )
     days = given.expires_in_days
     expires_at = None if days is None else now + timedelta(days=days)
+    if caller.token:
+        expires_at = _no_later(expires_at, _last_moment(caller, now=now))
     row, secret = issue_token(
         caller.user,
         name=given.name,
@@ -199,12 +206,34 @@ def create_token(caller: Caller, given: TokenInput, *, now: datetime) -> TokenMa
         systems=systems,
         attended=given.attended,
     )
+    if caller.token:
+        note_made(caller.user.pk, token=row.handle, made_with=caller.token)
     return TokenMade(**show_token(row, now=now).model_dump(), token=secret)
+
+
+def _last_moment(caller: Caller, *, now: datetime) -> datetime | None:
+    """Return when the token that calls expires, locked with those above it: none is revoked meanwhile.
+
+    Raises:
+        Unauthenticated: one of them has ended.
+    """
+    line = tokens(caller.user).filter(handle__in=line_of(caller.user.pk, caller.token))
+    expires_at: datetime | None = None
+    for row in line.order_by("pk").select_for_update(no_key=True):
+        if state_of(row, now=now) != "active":
+            raise Unauthenticated(f"The token `{row.name}` has ended.", reason="token_ended")
+        expires_at = _no_later(expires_at, row.expires_at)
+    return expires_at
+
+
+def _no_later(one: datetime | None, other: datetime | None) -> datetime | None:
+    """Return the earlier instant; None = never."""
+    return min((each for each in (one, other) if each is not None), default=None)
 
 
 @transaction.atomic
 def revoke_token(user: AbstractBaseUser, handle: str, *, now: datetime) -> ApiToken:
-    """End a token now and for good; one that has ended stays as it is.
+    """End a token now and for good, with every token made with it; one that has ended stays as it is.
 
     Raises:
         NotFound: no such token of this user.
@@ -215,6 +244,7 @@ def revoke_token(user: AbstractBaseUser, handle: str, *, now: datetime) -> ApiTo
     if row.revoked_at is None:
         row.revoked_at = now
         row.save(update_fields=["revoked_at"])
+    tokens(user).filter(handle__in=below(user.pk, [handle]), revoked_at=None).update(revoked_at=now)
     return row
 
 

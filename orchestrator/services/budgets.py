@@ -18,10 +18,12 @@ from federation.ledger import Happening, record
 from federation.models import System
 from federation.selectors import profile_of
 from orchestrator.budget_input import BudgetInput
+from orchestrator.budget_models import BudgetScope
 from orchestrator.budget_selectors import binding, binding_task, gauges
 from orchestrator.budgets import UNITS, Gauge, Need, Refusal, newly_passed, plain
 from orchestrator.lifecycle import TaskState
 from orchestrator.models import Budget, BudgetLine, Group, Meter, Task
+from orchestrator.token_lines import below
 from providers.errors import Conflict, InvalidInput, NotAuthorized, NotFound
 from providers.reading import nearest
 
@@ -171,7 +173,10 @@ def close_budget(user: AbstractBaseUser, handle: str, *, now: datetime, as_admin
 def bound_tasks(budget: Budget) -> Q:
     """Return the condition of the tasks a budget binds."""
     field = {"task": "handle", "group": "group__handle", "project": "project", "token": "token"}[budget.scope]
-    return Q(user_id=budget.user_id, **{field: budget.subject})
+    bound = Q(**{field: budget.subject})
+    if budget.scope == BudgetScope.TOKEN:
+        bound |= Q(token__in=below(budget.user_id, [budget.subject]))
+    return Q(user_id=budget.user_id) & bound
 
 
 def wake(budget: Budget, *, now: datetime) -> None:

@@ -10,6 +10,7 @@ from orchestrator.budgets_shown import ApprovalShown, BudgetShown
 from orchestrator.models import Budget, Task
 from orchestrator.services import approvals, budgets
 from orchestrator.services.approvals import Approver
+from orchestrator.token_lines import line_of, of_family
 from portal.skills.registry import Answer, Call, Caller, Scope, Skill, register
 from portal.tokens import tokens
 from providers.errors import NotAuthorized, NotFound
@@ -32,15 +33,16 @@ def _not_its_own(caller: Caller, scope: str, subject: str) -> None:
     """Refuse a token that would loosen what binds itself.
 
     Raises:
-        NotAuthorized: the budget is set on this token, or on work it submitted.
+        NotAuthorized: the budget is set on this token, on one it was made with, or on work of theirs or of
+            tokens made with them.
     """
     if not caller.token or caller.may(Scope.ADMIN):
         return
-    own = scope == "token" and subject == caller.token
-    if scope == "task":
-        own = Task.objects.filter(handle=subject, user_id=caller.user.pk, token=caller.token).exists()
-    if scope == "group":
-        own = Task.objects.filter(group__handle=subject, user_id=caller.user.pk, token=caller.token).exists()
+    own = scope == "token" and subject in line_of(caller.user.pk, caller.token)
+    if scope in ("task", "group"):
+        named = {"handle" if scope == "task" else "group__handle": subject}
+        theirs = Task.objects.filter(of_family(caller.user.pk, caller.token), user_id=caller.user.pk)
+        own = theirs.filter(**named).exists()
     if own:
         raise NotAuthorized(
             f"A token does not change the budget of its own {scope}.",

@@ -86,6 +86,8 @@ SKILL_SCOPES = {
     "set_budget": {"manage"},
     "close_budget": {"manage"},
     "decide_approval": {"submit", "manage"},
+    "save_template": {"submit", "manage"},
+    "delete_template": {"submit", "manage"},
 }
 
 
@@ -139,6 +141,24 @@ def test_a_token_cannot_give_what_it_does_not_hold(alice: User, caller: Callable
     assert answer.status_code == 403
     assert answer.json()["facts"]["missing_scope"] == "submit"
     assert not ApiToken.objects.filter(name="wider").exists()
+
+
+def test_a_token_made_with_a_token_ends_with_it(api: Api, alice: User, caller: Callable[..., Api]) -> None:
+    ends = timezone.now() + timedelta(days=3)
+    parent = ApiToken.objects.get()
+    ApiToken.objects.filter(pk=parent.pk).update(expires_at=ends)
+    child = api.post("tokens", {"name": "child", "scopes": ["manage"], "expires_in_days": None}).json()
+    below = Api(child["token"], api.client)
+    grandchild = below.post("tokens", {"name": "grandchild", "scopes": ["manage"], "expires_in_days": 1})
+    other = caller(alice, "manage")
+
+    assert ApiToken.objects.get(name="child").expires_at == ends
+    assert ApiToken.objects.get(name="grandchild").expires_at < ends  # type: ignore[operator]  # it expires
+    assert other.delete(f"tokens/{parent.handle}").status_code == 200
+
+    for secret in (child["token"], grandchild.json()["token"]):
+        assert Api(secret, api.client).get("tasks").json()["facts"] == {"reason": "token_revoked"}
+    assert other.post("tokens", {"name": "mine", "scopes": ["manage"]}).status_code == 201
 
 
 def test_only_administrators_hold_admin(alice: User, caller: Callable[..., Api]) -> None:

@@ -8,9 +8,9 @@ from django.contrib.auth.models import User
 from django.test import Client
 
 from federation.models import System
-from orchestrator.models import Approval
+from orchestrator.models import Approval, Task
 from portal.models import ApiToken
-from tests.api.conftest import Api
+from tests.api.conftest import ALL, Api
 from tests.state.spending import ONE_GPU
 from tests.web.world import make_system
 
@@ -116,3 +116,39 @@ def test_nobody_sees_the_budgets_of_others(
     assert theirs.get(f"budgets/{handle}").status_code == 404
     assert theirs.post(f"budgets/{handle}/close").status_code == 404
     assert theirs.post(f"approvals/{Approval.objects.get().handle}/reject").status_code == 404
+
+
+def test_a_token_made_with_a_token_spends_from_the_budgets_above_it(
+    api: Api, anvil: System, caller: Callable[..., Api], alice: User
+) -> None:
+    own = ApiToken.objects.get()
+    owner = caller(alice, "manage")
+    child = Api(api.post("tokens", {"name": "child", "scopes": list(ALL)}).json()["token"], api.client)
+    grandchild = Api(child.post("tokens", {"name": "gc", "scopes": list(ALL)}).json()["token"], api.client)
+    budget = owner.post("budgets", {"token": own.handle, "max_attempts": 2}).json()["id"]
+
+    states = [each.post("tasks?wait_s=0", WORK).json()["state"] for each in (child, grandchild, api)]
+
+    assert states == ["placing", "placing", "unschedulable"]
+    for each in (child, grandchild):
+        assert each.post("budgets", {"token": own.handle, "max_attempts": 9}).status_code == 403
+        assert each.post(f"budgets/{budget}/close").status_code == 403
+    assert owner.post("budgets", {"token": own.handle, "max_attempts": 3}).status_code == 200
+    assert Task.objects.get(state="unschedulable").due_at is not None
+
+
+def test_work_of_a_token_is_not_freed_by_one_made_beside_or_below_it(
+    api: Api, anvil: System, alice: User, caller: Callable[..., Api]
+) -> None:
+    first, second = (
+        Api(api.post("tokens", {"name": name, "scopes": list(ALL)}).json()["token"], api.client)
+        for name in ("first", "second")
+    )
+    task = first.post("tasks?wait_s=0", {**WORK, "budget": {"max_node_hours": 2}}).json()["id"]
+
+    answers = [
+        each.post("budgets", {"task": task, "max_node_hours": 50}).status_code
+        for each in (first, second, api, caller(alice, "manage"))
+    ]
+
+    assert answers == [403, 403, 403, 200]
