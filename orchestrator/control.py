@@ -252,6 +252,8 @@ def _apply(system: System, attempt: Attempt, fold: Fold, looked: Looked, *, now:
         .get(pk=attempt.task_id)
     )
     attempt.task = task
+    if fold.target is AttemptState.PLANNED and _cancel_came(attempt):
+        return  # it is due still: the next look ends it
     if attempt.pk in looked.cancels_sent:
         Attempt.objects.filter(pk=attempt.pk).update(cancel_sent_at=now)
     if attempt.pk in looked.refusals:
@@ -266,6 +268,11 @@ def _apply(system: System, attempt: Attempt, fold: Fold, looked: Looked, *, now:
     if fold.is_blind and looked.may_replace > 0:
         looked.may_replace -= replace_out_of_sight(system, task, attempt, now=now)
     _ask_a_person(task, attempt, now=now)
+
+
+def _cancel_came(attempt: Attempt) -> bool:
+    """Whether its end was asked for since it was read: what is planned again then would never be sent."""
+    return Attempt.objects.filter(pk=attempt.pk, cancel_requested_at__isnull=False).exists()
 
 
 def _next_look(system: System, attempt: Attempt, fold: Fold, *, answered: bool, now: datetime) -> datetime:

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from urllib.parse import urlsplit
 
+import structlog
 from django.conf import settings
-from django.db import transaction
+from django.db import DatabaseError, transaction
 from django.db.models import QuerySet
 
 from federation import circuits
@@ -24,13 +25,15 @@ from orchestrator.job_tokens import issue
 from orchestrator.jobs import JobFacts, image_of, job_request, kit
 from orchestrator.lifecycle import AttemptState, Cause, TaskState
 from orchestrator.milestone_kit import Kit
-from orchestrator.models import Attempt
+from orchestrator.models import Attempt, Task
 from orchestrator.services.attempts import accept_submission, reject_submission
 from orchestrator.services.moves import attempt_event, move_attempt
 from orchestrator.tracing import about_attempt
 from providers.errors import FacetError, IllegalMove, InvalidInput, SiteError
 from providers.registry import dialect
 from providers.types import Batch, BatchReply, Exec, JobRequest, Operation, SubmitResult
+
+log = structlog.get_logger(__name__)
 
 AT_ONCE = 50
 """Submissions sent to a site in one request."""
@@ -65,7 +68,10 @@ def dispatch_together(attempts: Sequence[Attempt], *, now: datetime) -> list[Att
         answers = _ask(for_site)
         _tell_circuit(answers, now=now)
         for each, result in answers:
-            _apply(each.attempt, result, now=now)
+            try:
+                _apply(each.attempt, result, now=now)
+            except (IllegalMove, DatabaseError) as error:  # found by its key once its deadline is over
+                log.warning("answer could not be noted", attempt=each.attempt.handle, error=str(error))
     return [each.attempt for each in taken]
 
 
@@ -238,6 +244,7 @@ def _apply(attempt: Attempt, result: SubmitResult, *, now: datetime) -> None:
         _reject(attempt, result, now=now)
         return
     with transaction.atomic():
+        _lock_task(attempt)
         if result.outcome == "accepted" and result.job_id:
             accept_submission(attempt, job_id=result.job_id, now=now)
             return
@@ -249,6 +256,13 @@ def _apply(attempt: Attempt, result: SubmitResult, *, now: datetime) -> None:
         record([attempt_event(attempt, "attempt.unseen", summary, data={"said": result.said[:300]})], now=now)
 
 
+def _lock_task(attempt: Attempt) -> None:
+    """Lock the task before its attempt, as everywhere, and see what became of it while the site was asked."""
+    rows = Task.objects.select_for_update(no_key=True, of=("self",)).select_related("group")
+    attempt.task = rows.get(pk=attempt.task_id)
+
+
 def _reject(attempt: Attempt, result: SubmitResult, *, now: datetime) -> None:
     with transaction.atomic():
+        _lock_task(attempt)
         reject_submission(attempt, result, cause=Cause.DISPATCH_REJECTED, now=now)

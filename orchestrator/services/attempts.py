@@ -195,6 +195,8 @@ def conclude(
     task = Task.objects.select_for_update(no_key=True, of=("self",)).get(pk=attempt.task_id)
     if task.attempt_id != attempt.pk or is_terminal(TASK_MOVES, TaskState(task.state)):
         return
+    if rivals.ends_with_another(task, attempt):
+        return
     heir = rivals.heir_of(task, attempt)
     if heir is not None:
         rivals.inherit(task, heir, attempt, now=now)

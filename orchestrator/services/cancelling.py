@@ -1,5 +1,6 @@
 """Ending attempts on request: at once where the site knows nothing of them, else by the control cycle."""
 
+from collections.abc import Sequence
 from datetime import datetime
 
 from django.db import transaction
@@ -28,6 +29,13 @@ def end_unsent(attempt: Attempt, *, now: datetime, target: AttemptState = Attemp
     spending.give_back(attempt, now=now)
     circuits.note_nothing(attempt.system, attempt.handle, now=now)
     return True
+
+
+def follow_open(task: Task, waiting: Sequence[Attempt]) -> None:
+    """Let a task whose own attempt has ended follow one that has not: that one's end is then the task's."""
+    if waiting and task.attempt_id not in {attempt.pk for attempt in waiting}:
+        task.attempt = waiting[-1]
+        Task.objects.filter(pk=task.pk).update(attempt=task.attempt)
 
 
 def ask_to_cancel(attempt: Attempt, reason: str, *, now: datetime) -> None:

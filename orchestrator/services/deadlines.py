@@ -13,7 +13,7 @@ from orchestrator.lifecycle import TASK_MOVES, Cause, TaskState, is_terminal, te
 from orchestrator.models import Budget, Meter, Task
 from orchestrator.services import approvals
 from orchestrator.services.budgets import bound_tasks, budget_event
-from orchestrator.services.cancelling import ask_to_cancel, end_unsent, open_attempts
+from orchestrator.services.cancelling import ask_to_cancel, end_unsent, follow_open, open_attempts
 from orchestrator.services.moves import move_task, task_event
 from orchestrator.services.transfer_ends import end_stage_in
 
@@ -95,6 +95,7 @@ def end_late(task_id: int, why: str, *, with_running: bool, now: datetime) -> bo
     approvals.withdraw(task, now=now)
     waiting = [attempt for attempt in attempts if not end_unsent(attempt, now=now)]
     end_stage_in(task, now=now)
+    follow_open(task, waiting)
     for attempt in waiting:
         ask_to_cancel(attempt, "deadline", now=now)
     if not waiting:

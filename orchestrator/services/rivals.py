@@ -8,15 +8,18 @@ from orchestrator.lifecycle import ATTEMPT_MOVES, TASK_MOVES, AttemptState, Task
 from orchestrator.models import Attempt, Task
 from orchestrator.observation import Fold
 from orchestrator.rivals import Rivalry, Side, Verdict, settle
-from orchestrator.services.cancelling import ask_to_cancel, end_unsent, open_attempts
-from orchestrator.services.moves import attempt_event, task_event
+from orchestrator.services import approvals
+from orchestrator.services.cancelling import ask_to_cancel, end_unsent, follow_open, open_attempts
+from orchestrator.services.moves import attempt_event, move_task, task_event
 
 
 def rivals_of(task: Task, attempt: Attempt) -> list[Attempt]:
     """Return the other open attempts that nobody asked to end, locked."""
-    return [
-        other for other in open_attempts(task) if other.pk != attempt.pk and other.cancel_requested_at is None
-    ]
+    return _at_large(open_attempts(task), attempt)
+
+
+def _at_large(attempts: Sequence[Attempt], attempt: Attempt) -> list[Attempt]:
+    return [other for other in attempts if other.pk != attempt.pk and other.cancel_requested_at is None]
 
 
 def meet(task: Task, attempt: Attempt, fold: Fold, *, now: datetime) -> None:
@@ -35,13 +38,35 @@ def meet(task: Task, attempt: Attempt, fold: Fold, *, now: datetime) -> None:
         return
     if task.cancel_requested_at is not None:
         return
-    for other in rivals_of(task, attempt):
+    others = open_attempts(task)
+    works = mine.has_started and not is_terminal(ATTEMPT_MOVES, mine.state)
+    if works or mine.state is AttemptState.SUCCEEDED:
+        _take_up(task, attempt, mine, others, now=now)
+    for other in _at_large(others, attempt):
         verdict, why = settle(_side(task, attempt, fold), _side(task, other, None))
         if verdict is Verdict.MINE:
             _keep(task, attempt, other, why, now=now)
         elif verdict is Verdict.OTHER:
             _keep(task, other, attempt, why, now=now)
             return
+
+
+def _take_up(task: Task, attempt: Attempt, mine: Side, open_: Sequence[Attempt], *, now: datetime) -> None:
+    """Go on with an attempt that works, where the followed one has ended and nothing took its place."""
+    former = task.attempt
+    has_another = any(other.pk == task.attempt_id for other in open_) or _at_large(open_, attempt)
+    if former is None or mine.is_accepted or has_another:
+        return
+    _accept(task, attempt, former, f"attempt {former.number} on {former.system.slug} has ended", now=now)
+
+
+def ends_with_another(task: Task, attempt: Attempt) -> bool:
+    """Whether a cancelled task must wait for the end of another attempt, which it follows from then on."""
+    if task.cancel_requested_at is None or attempt.state == AttemptState.SUCCEEDED:
+        return False
+    others = [other for other in open_attempts(task) if other.pk != attempt.pk]
+    follow_open(task, others)
+    return bool(others)
 
 
 def heir_of(task: Task, attempt: Attempt) -> Attempt | None:
@@ -79,7 +104,10 @@ def _keep(task: Task, stays: Attempt, leaves: Attempt, why: str, *, now: datetim
 
 
 def _accept(task: Task, attempt: Attempt, former: Attempt, why: str, *, now: datetime) -> None:
-    """Let the task follow this attempt from now on."""
+    """Let the task follow this attempt from now on; one that was to be placed anew is not any more."""
+    if TaskState(task.state) in (TaskState.UNSCHEDULABLE, TaskState.PENDING_APPROVAL):
+        approvals.withdraw(task, now=now)
+        move_task(task, TaskState.PLACING, now=now)
     Task.objects.filter(pk=task.pk).update(attempt=attempt, due_at=None, updated_at=now)
     task.attempt, task.due_at = attempt, None
     attempt.task = task

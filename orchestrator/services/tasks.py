@@ -22,7 +22,7 @@ from orchestrator.models import Envelope, Group, Task
 from orchestrator.placement.types import Decision as DecisionValue
 from orchestrator.rivals import Rivalry
 from orchestrator.services import approvals, budgets, hedging, staging
-from orchestrator.services.cancelling import ask_to_cancel, end_unsent, open_attempts
+from orchestrator.services.cancelling import ask_to_cancel, end_unsent, follow_open, open_attempts
 from orchestrator.services.deadlines import end_late
 from orchestrator.services.deciding import decide
 from orchestrator.services.envelopes import Understood, keep_envelope, understand, within
@@ -300,6 +300,7 @@ def cancel_task(user: AbstractBaseUser, handle: object, *, actor: str, now: date
     approvals.withdraw(task, now=now)
     waiting = [attempt for attempt in open_attempts(task) if not end_unsent(attempt, now=now)]
     end_stage_in(task, now=now)
+    follow_open(task, waiting)
     for attempt in waiting:
         ask_to_cancel(attempt, "user", now=now)
     if not waiting:
@@ -372,17 +373,18 @@ def _may_replan(task: Task) -> None:
 
 def _supersede(task: Task, *, now: datetime) -> bool:
     """Ask the open attempts to give way; return whether the site must confirm that first."""
-    waits = False
+    waiting = []
     for attempt in open_attempts(task):
         if end_unsent(attempt, now=now, target=AttemptState.SUPERSEDED):
             summary = f"attempt {attempt.number} gives way before it was sent"
             record([attempt_event(attempt, "attempt.superseded", summary)], now=now)
-        elif attempt.cancel_requested_at is None:
+            continue
+        if attempt.cancel_requested_at is None:
             ask_to_cancel(attempt, "superseded", now=now)
-            waits = waits or attempt.rivalry != Rivalry.REPLACED
-        else:
-            waits = waits or attempt.rivalry != Rivalry.REPLACED
-    return waits
+        if attempt.rivalry != Rivalry.REPLACED:
+            waiting.append(attempt)
+    follow_open(task, waiting)
+    return bool(waiting)
 
 
 def _place_again(task: Task, *, purpose: str, now: datetime, actor: str = "facet") -> Placed:
