@@ -1,6 +1,7 @@
 """The bounded part of the chaos suite: every part of a running demo is killed once, while work goes on.
 
-`benchmarks/chaos.py` is the long one: random kills over a thousand lives.
+`benchmarks/chaos.py` is the long one: random kills over a thousand lives;
+`benchmarks/chaos_slurm.py` does that on real Slurm.
 """
 
 import sys
@@ -9,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.chaos import PARTS, Demo, find, settle, submit_one
+from benchmarks.chaos import PARTS, Demo
+from benchmarks.chaos_checks import settle, submit_one
 from tests.engine.test_installation import free_port, outside
 
 pytestmark = [pytest.mark.services, pytest.mark.timeout(400)]
@@ -29,11 +31,11 @@ def test_killing_every_part_in_turn_loses_doubles_and_sticks_nothing(tmp_path: P
         handles, killed = [], {}
         for number, part in enumerate(PARTS):
             handles.append(submit_one(demo, 2 * number, sleeps_s=1))
-            killed[part] = demo.kill(part)
+            killed[part] = demo.kill(PARTS[part])
             handles.append(submit_one(demo, 2 * number + 1, sleeps_s=0))
             time.sleep(0.5)  # a kill needs something under way, not an end of its own
         tasks = settle(demo, handles, within_s=240)
-        found = find(demo, handles, tasks)
+        found = demo.compare(handles, tasks)
     finally:
         demo.stop()
 
