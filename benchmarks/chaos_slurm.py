@@ -34,6 +34,8 @@ from tests.slurm.lab.namespace import until
 from tests.slurm.lab.sites import SITES
 
 DAEMONS = ("slurmctld", "slurmdbd", "slurmd")
+EVERY_PART = (*DAEMONS, *DAEMONS, *OWN_PARTS)
+"""What is killed in one round, in an order drawn anew for each: as much of the sites as of Facet."""
 OWN_NAMES = ("FACET_", "DATABASE_URL", "REDIS_URL", "DATA_DIR", "PORT")
 
 
@@ -137,7 +139,7 @@ def submit_all(facet: Running, sites: Sites, given: argparse.Namespace, killed: 
         system = dice.choice(list(sites.lab.clusters))
         handles.append(submit_one(facet, number, sleeps_s=dice.randint(1, 5), policy={"prefer": [system]}))
         if time.monotonic() > next_kill:
-            parts = parts or dice.sample([*DAEMONS, *OWN_PARTS], len(DAEMONS) + len(OWN_PARTS))
+            parts = parts or dice.sample(EVERY_PART, len(EVERY_PART))
             strike(facet, sites, parts.pop(), number, killed)
             next_kill = time.monotonic() + dice.uniform(*given.kill_every_s)
         time.sleep(given.every_s)
