@@ -21,6 +21,7 @@ _PAUSES_S = (60, 120, 300, 600, 1800)
 """Seconds from opening to the trial, the first time, the second time in a row …"""
 TRIAL_TAKES = timedelta(minutes=30)
 """A trial that told nothing by then, because it waits in a queue, makes room for another."""
+_LONGEST_PAUSE = max(timedelta(seconds=_PAUSES_S[-1]), TRIAL_TAKES)
 
 
 class CircuitState(StrEnum):
@@ -74,7 +75,10 @@ def admits(circuit: Circuit, *, now: datetime) -> bool:
         return True
     if circuit.state is CircuitState.HALF_OPEN and not circuit.trial:
         return True
-    return circuit.retry_at is not None and now >= circuit.retry_at
+    # Longer than any pause is what a clock that was ahead put off.
+    return circuit.retry_at is not None and (
+        now >= circuit.retry_at or circuit.retry_at - now > _LONGEST_PAUSE
+    )
 
 
 def with_trial(circuit: Circuit, attempt: str, *, now: datetime) -> Circuit:
@@ -94,7 +98,7 @@ def after_failure(circuit: Circuit, attempt: str, proof: Proof, reason: str, *, 
         return circuit.model_copy(update=told)  # sent before it opened: nothing new
     if circuit.state is CircuitState.HALF_OPEN:
         return _opened(circuit.model_copy(update=told), now=now) if attempt == circuit.trial else circuit
-    if last is not None and now - last < _SAME_INCIDENT:
+    if last is not None and -_SAME_INCIDENT < now - last < _SAME_INCIDENT:
         return circuit.model_copy(update={"reason": told["reason"]})
     goes_on = last is not None and now - last < FORGOTTEN_AFTER
     failures = circuit.failures + 1 if goes_on else 1

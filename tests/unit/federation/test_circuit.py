@@ -101,3 +101,22 @@ def test_what_was_sent_before_it_opened_neither_closes_nor_prolongs_it() -> None
     assert after_success(opened, "att_0", Proof.WORK) == opened
     late = after_failure(opened, "att_0", Proof.WORK, "node died", now=NOW + MINUTE)
     assert (late.retry_at, late.trips, late.reason) == (opened.retry_at, 1, "node died")
+
+
+@pytest.mark.parametrize("is_out", [False, True])
+def test_a_clock_that_was_ahead_does_not_keep_a_circuit_open(is_out: bool) -> None:
+    circuit = failed(OPENS_AFTER)
+    circuit = with_trial(circuit, "att_trial", now=NOW + MINUTE) if is_out else circuit
+
+    assert admits(circuit, now=NOW - timedelta(days=1))
+
+
+def test_an_incident_of_a_clock_that_was_ahead_hides_none_of_now() -> None:
+    earlier = NOW - timedelta(days=1)
+    circuit = failed(1)
+    for number in range(1, OPENS_AFTER):
+        circuit = after_failure(
+            circuit, f"att_{number}", Proof.WORK, "node failed", now=earlier + MINUTE * number
+        )
+
+    assert circuit.state is CircuitState.OPEN
