@@ -20,7 +20,7 @@ from federation.models import Connection, System
 from federation.selectors import profile_of
 from orchestrator import leavings
 from orchestrator.continuation import next_actions
-from orchestrator.dispatch import dispatch_together, planned
+from orchestrator.dispatch import dispatch_together, is_being_asked_for, planned
 from orchestrator.dueness import is_due
 from orchestrator.leavings import Leavings
 from orchestrator.lifecycle import ATTEMPT_MOVES, TASK_MOVES, AttemptState, TaskState, is_terminal
@@ -88,14 +88,24 @@ def control_system(system_id: int, *, now: datetime) -> int:
         system = System.objects.select_related("profile").get(pk=system_id)
         looked_at = 0
         for connection, attempts in _due(system, now=now).items():
-            waiting = [attempt for attempt in attempts if attempt.state != AttemptState.PLANNED]
-            if len(waiting) < len(attempts):
+            sent = [attempt for attempt in attempts if attempt.state != AttemptState.PLANNED]
+            waiting = [attempt for attempt in sent if not _is_too_early(attempt)]
+            if len(sent) < len(attempts):
                 dispatch_together(planned(connection.pk, now=now), now=now)
             if waiting:
                 looked = _look(system, connection, waiting, now=now)
                 _apply_all(system, waiting, looked, now=now)
                 looked_at += len(waiting)
         return looked_at
+
+
+def _is_too_early(attempt: Attempt) -> bool:
+    """Whether a look must not conclude that a submission was never made: a clock that jumps ends no deadline.
+
+    Asked before the site is, so that what is over by then is seen.
+    """
+    is_last_look = attempt.state == AttemptState.DISPATCHING and attempt.looks_without_trace > 0
+    return is_last_look and is_being_asked_for(attempt)
 
 
 def _due(system: System, *, now: datetime) -> Mapping[Connection, list[Attempt]]:

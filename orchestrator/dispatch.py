@@ -5,6 +5,7 @@ for the key before anything is submitted again.
 """
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from urllib.parse import urlsplit
@@ -18,6 +19,7 @@ from federation import circuits
 from federation.circuit import Proof
 from federation.ledger import record
 from federation.links import open_link
+from federation.locks import only_one
 from federation.selectors import prepared, profile_of
 from orchestrator import copies
 from orchestrator.dueness import is_due
@@ -54,9 +56,20 @@ class Taken:
 
 def dispatch(attempt_id: int, *, now: datetime) -> Attempt | None:
     """Submit a planned attempt; None when another worker took it first or nothing is left to do."""
-    rows = _planned().filter(pk=attempt_id)
-    done = [attempt for attempt in rows if dispatch_together([attempt], now=now)]
+    with _asking(attempt_id) as mine:
+        rows = _planned().filter(pk=attempt_id) if mine else ()
+        done = [attempt for attempt in rows if dispatch_together([attempt], now=now)]
     return done[0] if done else None
+
+
+def is_being_asked_for(attempt: Attempt) -> bool:
+    """Whether a worker waits for the answer to this submission: whatever a clock says, it is not over."""
+    with _asking(attempt.pk) as free:
+        return not free
+
+
+def _asking(attempt_id: int) -> AbstractContextManager[bool]:
+    return only_one(f"dispatch:{attempt_id}")
 
 
 def dispatch_together(attempts: Sequence[Attempt], *, now: datetime) -> list[Attempt]:

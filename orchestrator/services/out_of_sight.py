@@ -29,6 +29,7 @@ def replace_out_of_sight(system: System, task: Task, attempt: Attempt, *, now: d
     """
     if task.attempt_id != attempt.pk or keeps_waiting(_out_of_sight(system, task, attempt), now=now):
         return False
+    was = attempt.rivalry
     with transaction.atomic():
         envelope = EnvelopeValue.model_validate(task.envelope.body)
         value = decide(
@@ -41,7 +42,13 @@ def replace_out_of_sight(system: System, task: Task, attempt: Attempt, *, now: d
         if value.selected is None:
             Attempt.objects.filter(pk=attempt.pk).update(due_at=now + NOWHERE_PAUSE)
             return True
-        transaction.set_rollback(not _replace(system, task, attempt, now=now))
+        is_replaced = _replace(system, task, attempt, now=now)
+        transaction.set_rollback(not is_replaced)
+    if not is_replaced:
+        # Undone in the rows, not in what was read of them.
+        task.refresh_from_db()
+        attempt.rivalry = was
+        Attempt.objects.filter(pk=attempt.pk).update(due_at=now + NOWHERE_PAUSE)
     return True
 
 

@@ -7,7 +7,8 @@ import pytest
 from django.contrib.auth.models import User
 from django.utils import timezone
 
-from orchestrator.control import Looked, _apply_all
+from federation.locks import only_one
+from orchestrator.control import Looked, _apply_all, control_system
 from orchestrator.dispatch import dispatch, dispatch_together
 from orchestrator.lifecycle import AttemptState, TaskState
 from orchestrator.models import Attempt, Task
@@ -124,3 +125,28 @@ def test_what_was_replaced_is_taken_up_again_where_its_successor_has_failed(
     until(task)
 
     assert (task.state, task.attempt_id, task.attempts.count()) == (TaskState.SUCCEEDED, first.pk, 2)
+
+
+def test_a_clock_that_jumps_ahead_submits_nothing_again_while_a_worker_waits_for_the_answer(
+    sites: Sites, alice: User
+) -> None:
+    sites.add("delta", alice, account="bbka-delta-gpu")
+    task = submit(alice)
+    attempt = task.attempts.get()
+    past = timezone.now() - timedelta(minutes=10)
+    Attempt.objects.filter(pk=attempt.pk).update(
+        state=AttemptState.DISPATCHING,
+        dispatch_deadline_at=past,
+        due_at=past,
+        dispatches=1,
+        looks_without_trace=1,
+    )
+
+    with only_one(f"dispatch:{attempt.pk}"):
+        control_system(attempt.system_id, now=timezone.now())
+        attempt.refresh_from_db()
+        assert attempt.state == AttemptState.DISPATCHING
+    control_system(attempt.system_id, now=timezone.now())
+
+    attempt.refresh_from_db()
+    assert attempt.state == AttemptState.PLANNED
