@@ -22,6 +22,8 @@ _NAME = "facet.balances"
 _MOST = 200
 """Accounts of one user whose balance is kept."""
 _MAX_BYTES = 1 << 20
+_TOO_MUCH = Decimal(10) ** 15
+"""No account holds so much: it is how a program writes "unlimited", or another column."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +120,11 @@ def _balance(account: str, granted: Decimal | None, used: Decimal | None, left: 
 
 
 def _cent(amount: Decimal | None) -> Decimal | None:
-    return None if amount is None else amount.quantize(Decimal("0.0001"))
+    if amount is None:
+        return None
+    if abs(amount) >= _TOO_MUCH:
+        raise UnparsableOutput(f"{amount:.3g} is more than any account holds", command=_NAME)
+    return amount.quantize(Decimal("0.0001"))
 
 
 def store(rule: BalanceRule, reply: BatchReply, connection: Connection, *, user: str, now: datetime) -> str:

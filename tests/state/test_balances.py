@@ -8,12 +8,14 @@ import pytest
 from django.contrib.auth.models import User
 from django.utils import timezone
 
-from federation import collector
+from federation import balances, collector
 from federation.models import Allocation, Connection, System
-from federation.profile import ProfileDocument
+from federation.profile import BalanceRule, ProfileDocument
 from federation.selectors import credit_left, left_of, show_allocation
 from federation.services import store_profile
 from orchestrator.lifecycle import TaskState
+from providers.errors import SiteError
+from providers.types import BatchReply, Reply
 from tests.state.conftest import PROFILES, Sites
 from tests.state.spending import ONE_GPU, submit
 from tests.web.world import make_system
@@ -90,6 +92,17 @@ def test_a_program_of_the_site_is_read_by_the_profiles_pattern(sites: Sites, ali
         "bbka-delta-gpu", Decimal("12.5"), Decimal("27.5"), "GPUh"
     )  # fmt: skip
     assert row.site_source == "echo"
+
+
+@pytest.mark.parametrize("amount", ["1e30", "18446744073709551615"])
+def test_an_amount_that_no_account_holds_is_told_and_costs_itself_alone(amount: str) -> None:
+    rule = BalanceRule.model_validate(
+        {"source": "command", "command": ["b"], "pattern": r"(?P<account>\S+) (?P<left>\S+)"}
+    )
+    reply = BatchReply(replies={"facet.balances": Reply(name="facet.balances", rc=0, stdout=f"gpu {amount}")})
+
+    with pytest.raises(SiteError, match="more than any account holds"):
+        balances.read(rule, reply, user="alice")
 
 
 def test_placement_stays_within_what_the_site_has_left(alice: User, now: datetime) -> None:
