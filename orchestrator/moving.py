@@ -22,7 +22,7 @@ from orchestrator.services.staging import tell_task
 from orchestrator.services.transfer_ends import apply_look, finish, lock_task, note_started
 from orchestrator.services.transfers import move_of
 from orchestrator.transfer_rules import MoveFacts, Verdict, judge, next_look_s, pause_s, without_trace
-from providers.errors import FacetError, InvalidInput, NotAuthorized, NotFound
+from providers.errors import FacetError, IllegalMove, InvalidInput, NotAuthorized, NotFound
 from providers.movers.types import Fault, Mover, MoveState, Progress
 
 log = structlog.get_logger(__name__)
@@ -89,18 +89,34 @@ def _submit(mover: Mover, transfer: Transfer, *, now: datetime) -> None:
         _end(transfer, TransferState.FAILED, reason, Fault.DEADLINE, now=now)
         return
     try:
-        if not transfer.submission_id:
-            _keep_id(transfer, mover.new_submission_id())
+        if not transfer.submission_id and not _keep_id(transfer, mover.new_submission_id()):
+            return
         remote_id = mover.submit(move_of(transfer), transfer.submission_id)
     except FacetError as error:
         _not_taken(transfer, error, now=now)
         return
-    note_started(transfer, remote_id, now=now)
+    try:
+        note_started(transfer, remote_id, now=now)
+    except IllegalMove:  # cancelled while its storage was asked
+        _stop(mover, transfer, remote_id)
 
 
-def _keep_id(transfer: Transfer, submission_id: str) -> None:
-    Transfer.objects.filter(pk=transfer.pk, submission_id="").update(submission_id=submission_id)
-    transfer.refresh_from_db(fields=["submission_id"])
+def _keep_id(transfer: Transfer, submission_id: str) -> bool:
+    """Keep the id that a move is submitted under; return whether the move is wanted still."""
+    open_rows = Transfer.objects.filter(pk=transfer.pk, submission_id="", state=transfer.state)
+    is_kept = open_rows.update(submission_id=submission_id) == 1
+    if is_kept:
+        transfer.submission_id = submission_id
+    return is_kept
+
+
+def _stop(mover: Mover, transfer: Transfer, remote_id: str) -> None:
+    """Have the storage end a move that nobody wants any more."""
+    Transfer.objects.filter(pk=transfer.pk).update(remote_id=remote_id)
+    try:
+        mover.cancel(remote_id)
+    except FacetError as error:
+        log.warning("an unwanted move goes on", transfer=transfer.handle, error=error.message)
 
 
 def _not_taken(transfer: Transfer, error: FacetError, *, now: datetime) -> None:

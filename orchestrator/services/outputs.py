@@ -112,7 +112,8 @@ def _item(place: Place, at: str, places: Sequence[Storage], entry: dict[str, Any
 
 def note_moved(transfer: Transfer) -> None:
     """Write into the manifest how the movement of an output ended."""
-    rows = Manifest.objects.select_for_update().filter(task__transfers=transfer)
+    # The task that is joined stays unlocked: whoever cancels a transfer does not hold it.
+    rows = Manifest.objects.select_for_update(no_key=True, of=("self",)).filter(task__transfers=transfer)
     manifest = rows.first()
     if manifest is None:
         return

@@ -25,6 +25,7 @@ from portal.globus.application import TRANSFER_SERVER
 from portal.globus.tokens import transfer_token
 from portal.models import GlobusToken
 from providers.errors import Conflict, IllegalMove, InvalidInput, NotAuthorized, NotFound
+from providers.movers.globus_transfer import GlobusTransferMover
 from providers.sandbox.globus.server import StandIn
 from providers.sandbox.globus.spec import TRANSFER_SCOPE, Collection, Fault, MoveFault
 from tests.globus.conftest import ALICE, consent
@@ -146,6 +147,27 @@ def test_the_submission_id_is_kept_before_the_submission_and_asked_again_it_is_o
     done = watch(alice)
     assert (done.state, done.submission_id) == ("succeeded", kept)
     assert len(set_up.state.every("move")) == 1
+
+
+@pytest.mark.parametrize("step", ["new_submission_id", "submit"])
+def test_a_move_that_is_cancelled_while_its_service_is_asked_does_not_go_on(
+    set_up: StandIn, alice: User, places: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    row = move(alice, f"globus://{A}/gone", f"globus://{B}/gone")  # tried until it is cancelled
+    asked = getattr(GlobusTransferMover, step)
+
+    def cancelled_meanwhile(*given: Any) -> str:
+        answer = asked(*given)
+        Transfer.objects.update(fault="consent")  # so far it waited for a person: nothing was made of it
+        transfer_ends.cancel_transfer(alice, row.handle, actor="user:alice", now=timezone.now())
+        return str(answer)
+
+    monkeypatch.setattr(GlobusTransferMover, step, cancelled_meanwhile)
+    moving.watch_transfers(alice.pk, now=timezone.now())
+
+    assert Transfer.objects.get().state == "cancelled"
+    made = set_up.state.every("move")
+    assert [each["cancel"] for each in made] == ([True] if step == "submit" else [])
 
 
 def test_503_for_minutes_fails_nothing_and_is_asked_ever_more_rarely(

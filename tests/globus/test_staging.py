@@ -3,6 +3,7 @@
 import hashlib
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
+from django.db import connection, transaction
 from django.utils import timezone
 
 from federation.models import Connection, System
@@ -19,6 +21,7 @@ from orchestrator import data_reach
 from orchestrator.lifecycle import TaskState
 from orchestrator.models import Attempt, Manifest, Replica, Task, Transfer
 from orchestrator.services import tasks
+from orchestrator.services.outputs import note_moved
 from providers.errors import InvalidInput
 from providers.sandbox.globus.server import StandIn
 from providers.sandbox.globus.spec import Collection
@@ -270,3 +273,26 @@ def test_a_path_of_the_sites_own_is_linked_and_not_moved(
         TaskState.FAILED,
     )
     assert Attempt.objects.get(task=lost).exit_code == 122
+
+
+def test_writing_how_an_output_moved_never_waits_for_its_task(
+    delta: System, alice: User, data: Path, until: Callable[..., Task]
+) -> None:
+    out = [{"uri": f"file://{data}/out/y.txt", "path": "y.txt"}]
+    task = submit(alice, "echo hello > y.txt", outputs=out)
+    until(task, TaskState.SUCCEEDED)
+    Manifest.objects.update(body={"outputs": [{**Manifest.objects.get().body["outputs"][0], "state": "?"}]})
+    state = Transfer.objects.get().state
+
+    def note() -> None:
+        try:
+            with transaction.atomic():
+                note_moved(Transfer.objects.select_for_update(no_key=True).get())
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(1) as pool, transaction.atomic():
+        Task.objects.select_for_update(no_key=True).get(pk=task.pk)
+        pool.submit(note).result(timeout=20)
+
+    assert Manifest.objects.get().body["outputs"][0]["state"] == state
