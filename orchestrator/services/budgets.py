@@ -61,20 +61,18 @@ def set_budget(
     """
     scope, subject = on
     _check(user_id, scope, subject, given, now=now, pointer=pointer)
-    budget = (
-        Budget.objects.select_for_update(no_key=True)
-        .filter(user_id=user_id, scope=scope, subject=subject, closed_at=None)
-        .first()
+    budget, _ = Budget.objects.select_for_update(no_key=True).get_or_create(
+        user_id=user_id,
+        scope=scope,
+        subject=subject,
+        closed_at=None,
+        defaults={
+            "handle": new_handle("bud", now),
+            "created_by": actor,
+            "created_at": now,
+            "updated_at": now,
+        },
     )
-    if budget is None:
-        budget = Budget(
-            handle=new_handle("bud", now),
-            user_id=user_id,
-            scope=scope,
-            subject=subject,
-            created_by=actor,
-            created_at=now,
-        )
     _may_change(budget, as_admin=as_admin)
     budget.name, budget.updated_at = name or budget.name, now
     budget.is_imposed = as_admin
@@ -83,8 +81,8 @@ def set_budget(
     budget.deadline_at = given.deadline
     budget.thresholds, budget.on_exhaustion = list(given.thresholds), given.on_exhaustion
     budget.save()
+    wake(budget, now=now)  # tasks before meters, as whoever holds for a task locks them
     _set_meters(budget, given)
-    wake(budget, now=now)
     return budget
 
 
@@ -121,7 +119,8 @@ def _may_change(budget: Budget, *, as_admin: bool) -> None:
 
 def _set_meters(budget: Budget, given: BudgetInput) -> None:
     limits, unasked = given.limits(), given.unasked()
-    meters = {(meter.measure, meter.system): meter for meter in budget.meters.select_for_update(no_key=True)}
+    rows = budget.meters.select_for_update(no_key=True).order_by("pk")  # the order of every verb
+    meters = {(meter.measure, meter.system): meter for meter in rows}
     for key in sorted({*limits, *unasked, *meters}):
         meter = meters.get(key) or Meter(budget=budget, measure=key[0], system=key[1])
         meter.unit = meter.unit or UNITS.get(key[0]) or _unit_at(key[1])
@@ -182,7 +181,8 @@ def bound_tasks(budget: Budget) -> Q:
 def wake(budget: Budget, *, now: datetime) -> None:
     """Have the tasks that fit nowhere placed again soon: there may be room now."""
     waiting = Task.objects.filter(bound_tasks(budget), state=TaskState.UNSCHEDULABLE.value)
-    waiting.filter(cancel_requested_at=None).update(due_at=now)
+    rows = waiting.filter(cancel_requested_at=None).select_for_update(no_key=True, of=("self",))
+    Task.objects.filter(pk__in=list(rows.order_by("pk").values_list("pk", flat=True))).update(due_at=now)
 
 
 # --- holding and booking ----------------------------------------------------------------------------

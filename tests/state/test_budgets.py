@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import User
 from django.db import connection, transaction
+from django.db.models import Model
 
 from federation.models import Allocation, Event, System
 from orchestrator import budget_selectors as selectors
@@ -265,6 +266,55 @@ def test_cancelling_a_group_and_settling_one_of_its_children_never_wait_for_each
     last.refresh_from_db()
     assert last.state == TaskState.SUCCEEDED
     check_ledgers()
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("first", [Task, Meter])
+def test_setting_a_budget_and_booking_on_it_never_wait_for_each_other(
+    alice: User, anvil: System, now: datetime, first: type[Model]
+) -> None:
+    budget = _budget(alice, now, max_node_hours=0)
+    _budget(alice, now, max_node_hours=0, max_charge={"anvil": 5})
+    task = submit(alice, now, project="climate")
+    assert task.state == TaskState.UNSCHEDULABLE
+    by_age = list(Meter.objects.filter(budget=budget).order_by("pk").values_list("pk", flat=True))
+
+    def raise_it() -> None:
+        try:
+            _budget(alice, now, max_node_hours=9, max_charge={"anvil": 9})
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(1) as pool:
+        with transaction.atomic():
+            held = task.pk if first is Task else by_age[0]
+            first._default_manager.select_for_update(no_key=True).get(pk=held)
+            other = pool.submit(raise_it)
+            _wait_until_somebody_waits()
+            list(Meter.objects.select_for_update(no_key=True).filter(pk__in=by_age).order_by("pk"))
+        other.result(timeout=60)
+
+    assert {meter.limit for meter in Meter.objects.all()} == {9}
+    task.refresh_from_db()
+    assert task.due_at == now
+
+
+@pytest.mark.django_db(transaction=True)
+def test_two_who_set_the_first_budget_at_once_set_one(alice: User, anvil: System, now: datetime) -> None:
+    def second() -> Budget:
+        try:
+            return _budget(alice, now, max_attempts=2)
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(1) as pool:
+        with transaction.atomic():
+            first = _budget(alice, now, max_attempts=1)
+            other = pool.submit(second)
+            _wait_until_somebody_waits()
+        assert other.result(timeout=60) == first
+
+    assert Meter.objects.get().limit == 2
 
 
 def _wait_until_somebody_waits() -> None:
