@@ -23,6 +23,7 @@ from orchestrator.services.moves import move_task, task_event
 from orchestrator.services.replacement import reconsider
 from orchestrator.services.tasks import Submitter, cancel_task, known_systems, new_task, read_task
 from orchestrator.task_input import TaskInput
+from orchestrator.tracing import about
 from providers.errors import InvalidInput, NotFound
 from providers.reading import read
 
@@ -176,9 +177,11 @@ def advance_group(group_id: int, *, now: datetime) -> bool:
         _give_up(tasks[key], sibling, now=now)
     # The stalled first: who starts work holds its budgets, and must not wait for another task's lock then.
     for key in found.stalled:
-        _help(group, tasks[key], now=now)
+        with about(tasks[key]):
+            _help(group, tasks[key], now=now)
     for key in found.start[:PLACED_AT_ONCE]:
-        _start(tasks[key], now=now)
+        with about(tasks[key]):
+            _start(tasks[key], now=now)
     if found.target is not None:
         _end(group, found.target, list(tasks.values()), now=now)
         return False

@@ -5,6 +5,7 @@ from datetime import timedelta
 
 import pytest
 from django.contrib.auth.models import User
+from django.db import transaction
 from django.utils import timezone
 
 from federation.locks import only_one
@@ -15,6 +16,7 @@ from orchestrator.models import Attempt, Task
 from orchestrator.observation import AttemptFacts, absent
 from orchestrator.rivals import Rivalry
 from orchestrator.services import tasks
+from orchestrator.services.out_of_sight import NOWHERE_PAUSE, replace_out_of_sight
 from tests.state.conftest import Sites
 from tests.state.test_rivals import HEDGE, both, due_now, hand_over, submit
 
@@ -150,3 +152,26 @@ def test_a_clock_that_jumps_ahead_submits_nothing_again_while_a_worker_waits_for
 
     attempt.refresh_from_db()
     assert attempt.state == AttemptState.PLANNED
+
+
+def test_what_no_budget_lets_be_replaced_is_left_as_it_was_and_tried_again_later(
+    both: Sites, alice: User
+) -> None:
+    task = submit(alice, budget={"max_attempts": 1})
+    attempt = task.attempts.get()
+    hand_over(both, attempt)
+    now = timezone.now()
+    Attempt.objects.filter(pk=attempt.pk).update(
+        state=AttemptState.PENDING, state_raw="PENDING", unseen_since=now - timedelta(minutes=5)
+    )
+    Task.objects.filter(pk=task.pk).update(state=TaskState.PENDING)
+    task.refresh_from_db()
+    attempt.refresh_from_db()
+    attempt.system.health = "offline"
+
+    with transaction.atomic():
+        assert replace_out_of_sight(attempt.system, task, attempt, now=now)
+
+    stored = Attempt.objects.get(pk=attempt.pk)
+    assert (task.state, task.replacements, task.attempts.count()) == (TaskState.PENDING, 0, 1)
+    assert (attempt.rivalry, stored.rivalry, stored.due_at) == ("", "", now + NOWHERE_PAUSE)
