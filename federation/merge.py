@@ -167,8 +167,9 @@ def _kinds(profile: ProfileDocument, partition: PartitionProfile) -> _Kinds:
 
 
 def _pools(node: Node) -> tuple[GpuPool, ...]:
-    """Return a node's pools of GPUs, the largest first."""
-    return tuple(sorted(node.gpus, key=lambda pool: (pool.total, pool.type or ""), reverse=True))
+    """Return a node's pools of GPUs, the largest first; one whose GPUs were not found is none."""
+    found = (pool for pool in node.gpus if pool.total)
+    return tuple(sorted(found, key=lambda pool: (pool.total, pool.type or ""), reverse=True))
 
 
 def _part_name(node: str, pool: GpuPool) -> str:

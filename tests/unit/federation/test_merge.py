@@ -145,6 +145,14 @@ def test_a_node_with_two_types_is_offered_by_each_pool_with_its_share_of_the_nod
     assert (shown.nodes_total, shown.gpus_total, shown.cpus_total) == (1, 4, 64)
 
 
+def test_a_mixed_node_whose_gpus_were_not_found_is_offered_without_any() -> None:
+    none = tuple(GpuPool(type=word, total=0, used=0, free=0) for word in ("a40", "a100"))
+
+    (view,) = _named(prepare(a_profile(), a_probe(a_node("gpux1", gpus=none)), None))["gpu"].nodes
+
+    assert (view.name, view.gpus, view.cpus) == ("gpux1", 0, 64)
+
+
 def test_a_mixed_node_that_is_given_whole_is_offered_once() -> None:
     live = [a_partition(exclusive=True)]
 
