@@ -1,6 +1,6 @@
 """Reading budgets, approvals and costs, always for one user."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from decimal import ROUND_UP, Decimal
 from typing import Any
 
@@ -14,10 +14,20 @@ from orchestrator.models import Attempt, Task
 from orchestrator.token_lines import above
 
 
-def budgets(user: AbstractBaseUser) -> QuerySet[Budget]:
-    """Return this user's budgets, closed ones too, newest first, with their meters."""
-    meters = Prefetch("meters", Meter.objects.order_by("measure", "system"))
-    return Budget.objects.filter(user_id=user.pk).prefetch_related(meters).order_by("-id")
+def budgets(user: AbstractBaseUser, *, systems: Collection[str] | None = None) -> QuerySet[Budget]:
+    """Return this user's budgets, closed ones too, newest first, with their meters.
+
+    `systems` are the only ones whose charges, tasks and groups are seen; None = every one.
+    """
+    meters, rows = Meter.objects.order_by("measure", "system"), Budget.objects.filter(user_id=user.pk)
+    if systems is not None:
+        meters = meters.filter(system__in=["", *systems])
+        away = Task.objects.filter(user_id=user.pk, attempt__isnull=False)
+        away = away.exclude(attempt__system__slug__in=systems)
+        rows = rows.exclude(scope=BudgetScope.TASK, subject__in=away.values("handle"))
+        groups = away.filter(group__isnull=False).values("group__handle")
+        rows = rows.exclude(scope=BudgetScope.GROUP, subject__in=groups)
+    return rows.prefetch_related(Prefetch("meters", meters)).order_by("-id")
 
 
 def approvals(user: AbstractBaseUser) -> QuerySet[Approval]:

@@ -6,7 +6,7 @@ from django.contrib.auth.models import AbstractBaseUser
 from django.db.models import QuerySet
 
 from federation.models import System
-from orchestrator.models import Attempt, Envelope, Group, Task, Transfer
+from orchestrator.models import Approval, Attempt, Envelope, Group, Task, Transfer
 
 
 def may_follow(user: AbstractBaseUser, subject: str) -> bool:
@@ -34,6 +34,7 @@ def places_of(user: AbstractBaseUser, handle: str) -> frozenset[str]:
         "att": (Attempt.objects.filter(task__user_id=user.pk), "system__slug"),
         "grp": (Group.objects.filter(user_id=user.pk), "tasks__attempt__system__slug"),
         "xfer": (Transfer.objects.filter(user_id=user.pk), "task__attempt__system__slug"),
+        "apr": (Approval.objects.filter(user_id=user.pk), "decision__system"),
     }
     rows, path = at.get(handle.partition("_")[0], (System.objects.filter(slug=handle), "slug"))
     key = {"slug": handle} if path == "slug" else {"handle": handle}

@@ -152,6 +152,14 @@ class Events(Resource):
         return [self.show(row, now) for row in page.rows], page.following
 
 
+class Budgets(Resource):
+    """Budgets lie at no system, but their charges, tasks and groups do."""
+
+    def reached(self, caller: Caller) -> QuerySet[Any]:
+        """Return the user's budgets; to a narrowed token nothing of other systems."""
+        return spending.budgets(caller.user, systems=caller.systems)
+
+
 def _states(kind: Any) -> tuple[str, ...]:
     return tuple(state.value for state in kind)
 
@@ -306,7 +314,7 @@ RESOURCES: dict[str, Resource] = {
             },
             place="allocation__system__slug",
         ),
-        Resource(
+        Budgets(
             "budgets",
             "What your tasks, groups, projects and tokens may use, and what they have used.",
             BudgetShown,

@@ -23,7 +23,7 @@ from orchestrator.plain_text import cleaned
 from orchestrator.services.approvals import Approver, decide_approval
 from portal.mcp.calls import Told, guarded
 from portal.skills.placing import submitted_answer
-from portal.skills.registry import Caller, Options
+from portal.skills.registry import Caller, Options, check_reach
 from providers.errors import NotFound
 
 ASKED_AFTER = frozenset({"submit_task", "replan"})
@@ -118,6 +118,7 @@ def updated(caller: Caller, task: str, responses: Mapping[str, Any] | None) -> T
     """Carry out what a person said of a task of the protocol that waits for it."""
 
     def work() -> dict[str, Any]:
+        check_reach(caller, task, name="task")
         rows = budget_selectors.approvals(caller.user).filter(task__handle=task, state="pending")
         row = rows.first()
         if row is None:

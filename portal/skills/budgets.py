@@ -23,6 +23,8 @@ def _set(given: SetBudgetInput, call: Call) -> Answer:
     if scope == "token" and not tokens(caller.user).filter(handle=subject).exists():
         raise NotFound(f"No token {subject[:80]!r}.", pointer="/token")
     _not_its_own(caller, scope, subject)
+    open_rows = selectors.budgets(caller.user).filter(scope=scope, subject=subject, closed_at=None)
+    _not_elsewhere(caller, {slug for _, slug in (*given.limits(), *given.unasked())}, open_rows.first())
     row = budgets.set_budget(
         caller.user.pk, (scope, subject), given, actor=caller.actor, now=call.now, name=given.name
     )
@@ -50,9 +52,23 @@ def _not_its_own(caller: Caller, scope: str, subject: str) -> None:
         )
 
 
+def _not_elsewhere(caller: Caller, named: set[str], row: Budget | None) -> None:
+    """Refuse a narrowed token what limits charges at a system it may not use.
+
+    Raises:
+        NotAuthorized: it names such a system, or would end a limit there.
+    """
+    limited = set() if row is None else {meter.system for meter in row.meters.all()}
+    if not all(caller.reaches(slug) for slug in named | limited):
+        raise NotAuthorized(
+            "It limits charges at systems that this token may not use.",
+            remediation="Let the owner change it, signed in, or with a token of those systems.",
+        )
+
+
 def shown(caller: Caller, row: Budget) -> BudgetShown:
     """Return a budget of the caller as it stands now."""
-    return selectors.show_budget(selectors.budgets(caller.user).get(pk=row.pk))
+    return selectors.show_budget(selectors.budgets(caller.user, systems=caller.systems).get(pk=row.pk))
 
 
 class CloseBudgetInput(Frozen):
@@ -63,9 +79,14 @@ class CloseBudgetInput(Frozen):
 
 def _close(given: CloseBudgetInput, call: Call) -> Answer:
     caller = call.caller
+    if caller.systems is not None:
+        seen = selectors.budgets(caller.user, systems=caller.systems)
+        if not seen.filter(handle=given.budget).exists():
+            raise NotFound(f"No budget {given.budget[:80]!r}.", pointer="/budget")
     found = selectors.budgets(caller.user).filter(handle=given.budget).first()
     if found is not None:
         _not_its_own(caller, found.scope, found.subject)
+        _not_elsewhere(caller, set(), found)
     row = budgets.close_budget(caller.user, given.budget, now=call.now)
     return Answer(shown(caller, row))
 

@@ -128,7 +128,7 @@ class Skill:
         return self.verb(value, Call(caller, now, options or Options()))
 
 
-_NAMING = ("task", "group", "attempt", "transfer", "subject", "like")
+_NAMING = ("task", "group", "attempt", "transfer", "subject", "like", "approval")
 """Members of a skill's input that name something which lies at a system."""
 
 

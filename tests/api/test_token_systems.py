@@ -38,8 +38,9 @@ def _elsewhere(api: Api) -> str:
     at_vista = {**WORK["envelope"], "policy": {"allow_systems": ["vista"]}}  # type: ignore[dict-item]
     made = api.post("tasks?wait_s=0", {**WORK, "envelope": at_vista})
     assert made.status_code == 202, made.content
-    Task.objects.update(attempt=Task.objects.get().attempts.get())
-    return str(made.json()["id"])
+    task = Task.objects.get(handle=made.json()["id"])
+    Task.objects.filter(pk=task.pk).update(attempt=task.attempts.get())
+    return task.handle
 
 
 def test_it_sees_nothing_that_lies_elsewhere(api: Api, narrow: Api, vista: System) -> None:
@@ -127,6 +128,31 @@ def test_a_token_it_makes_is_no_wider_and_it_subscribes_nobody(api: Api, narrow:
     assert unknown.json()["errors"][0]["pointer"] == "/systems/0"
     assert "delta" in unknown.json()["errors"][0]["message"]
     assert hook.status_code == 403
+
+
+def test_it_neither_sees_nor_ends_budgets_and_approvals_of_elsewhere(
+    api: Api, narrow: Api, vista: System, alice: User, caller: Callable[..., Api]
+) -> None:
+    asks = {"project": "climate", "max_attempts": 9, "approve_above": {"node_hours": 0}}
+    whole = api.post("budgets", {**asks, "max_charge": {"vista": 5, "delta": 5}}).json()["id"]
+    there = {"gpus": 1, "memory_mib": "4G", "policy": {"allow_systems": ["vista"]}}
+    made = api.post("tasks?wait_s=0", {**WORK, "envelope": there, "project": "climate"}).json()
+    (approval,) = api.get("approvals").json()["results"]
+    later = _elsewhere(api)
+    tasks = caller(alice, "manage").post("budgets", {"task": later, "max_attempts": 3}).json()["id"]
+
+    assert (made["state"], approval["system"]) == ("pending_approval", "vista")
+    (seen,) = narrow.get("budgets").json()["results"]
+    assert [(each["measure"], each["system"]) for each in seen["meters"]] == [
+        ("attempts", None), ("charge", "delta"), ("node_hours", None)
+    ]  # fmt: skip
+    assert narrow.get(f"budgets/{tasks}").status_code == 404
+    assert narrow.post(f"budgets/{tasks}/close").status_code == 404
+    assert narrow.post(f"budgets/{whole}/close").status_code == 403
+    assert narrow.post("budgets", {"project": "climate", "max_attempts": 99}).status_code == 403
+    assert narrow.post("budgets", {"project": "x", "max_charge": {"vista": 1}}).status_code == 403
+    assert narrow.post("budgets", {"project": "x", "max_charge": {"delta": 1}}).status_code == 200
+    assert narrow.post(f"approvals/{approval['id']}/approve").status_code == 404
 
 
 def test_every_event_names_who_acted_and_for_whom(
