@@ -4,10 +4,10 @@ from collections.abc import Iterable
 from datetime import datetime
 
 from django.db import transaction
-from django.db.models import F, QuerySet
+from django.db.models import Exists, F, OuterRef, Q, QuerySet
 
 from federation.ledger import record
-from orchestrator.budget_models import OnExhaustion
+from orchestrator.budget_models import OnExhaustion, TokenDescent
 from orchestrator.doorbell import ring
 from orchestrator.lifecycle import TASK_MOVES, Cause, TaskState, is_terminal, terminal_states
 from orchestrator.models import Budget, Meter, Task
@@ -28,12 +28,24 @@ def sweep(*, now: datetime) -> int:
     for budget in near.order_by("deadline_at")[:_AT_ONCE]:
         ended += _look(budget, now=now)
     used_up = Meter.objects.select_related("budget").filter(
-        used__gte=F("limit"), budget__closed_at=None, budget__on_exhaustion=OnExhaustion.CANCEL
+        Exists(_open_below("budget__")),
+        used__gte=F("limit"),
+        budget__closed_at=None,
+        budget__on_exhaustion=OnExhaustion.CANCEL,
     )
     for meter in used_up.order_by("pk")[:_AT_ONCE]:
         why = f"the budget {meter.budget.handle} has used up its {meter.unit}"
         ended += _end_all(_open_tasks(meter.budget), why, with_running=True, now=now)
     return ended
+
+
+def _open_below(budget: str) -> QuerySet[Task]:
+    """Return the open tasks a budget of an outer query may bind: one whose work has ended needs no look."""
+    subject = OuterRef(f"{budget}subject")
+    made_with = TokenDescent.objects.filter(token=OuterRef("token"), ancestor=OuterRef(subject))
+    bound = Q(handle=subject) | Q(group__handle=subject) | Q(project=subject) | Q(token=subject)
+    rows = Task.objects.filter(bound | Exists(made_with), user_id=OuterRef(f"{budget}user_id"))
+    return rows.filter(cancel_requested_at=None).exclude(state__in=_ENDED)
 
 
 def _open_tasks(budget: Budget) -> QuerySet[Task]:

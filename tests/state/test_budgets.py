@@ -15,6 +15,7 @@ from django.db.models import Model
 from federation.models import Allocation, Event, System
 from orchestrator import budget_selectors as selectors
 from orchestrator.budget_input import BudgetInput
+from orchestrator.budget_models import TokenDescent
 from orchestrator.lifecycle import AttemptState, Cause, TaskState
 from orchestrator.models import Attempt, Budget, Meter, Task
 from orchestrator.selectors import show_task
@@ -327,6 +328,23 @@ def _wait_until_somebody_waits() -> None:
                 return
         time.sleep(0.02)
     pytest.fail("nobody waits")
+
+
+def test_budgets_whose_work_has_ended_keep_no_other_from_being_looked_at(
+    alice: User, anvil: System, now: datetime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(deadlines, "_AT_ONCE", 1)
+    TokenDescent.objects.create(user=alice, token="tok_child", ancestor="tok_1")
+    for on in (("project", "climate"), ("token", "tok_1")):
+        _budget(alice, now, on, max_attempts=1, on_exhaustion="cancel")
+    run(submit(alice, now, project="climate"), now)
+    waits = submit(alice, now, token="tok_child")
+    Meter.objects.filter(budget__scope="token").update(used=1)
+
+    assert deadlines.sweep(now=now) == 1
+
+    waits.refresh_from_db()
+    assert waits.state == TaskState.CANCELLED
 
 
 def test_a_token_spends_from_its_own_budget(alice: User, anvil: System, now: datetime) -> None:
