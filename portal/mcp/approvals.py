@@ -23,7 +23,7 @@ from orchestrator.plain_text import cleaned
 from orchestrator.services.approvals import Approver, decide_approval
 from portal.mcp.calls import Told, guarded
 from portal.skills.placing import submitted_answer
-from portal.skills.registry import Caller, Options, check_reach
+from portal.skills.registry import Caller, Options, check_reach, require, skill
 from providers.errors import NotFound
 
 ASKED_AFTER = frozenset({"submit_task", "replan"})
@@ -118,6 +118,7 @@ def updated(caller: Caller, task: str, responses: Mapping[str, Any] | None) -> T
     """Carry out what a person said of a task of the protocol that waits for it."""
 
     def work() -> dict[str, Any]:
+        require(caller, *skill("decide_approval").scopes)
         check_reach(caller, task, name="task")
         rows = budget_selectors.approvals(caller.user).filter(task__handle=task, state="pending")
         row = rows.first()

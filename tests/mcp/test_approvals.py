@@ -9,6 +9,7 @@ from mcp_types import ElicitRequestFormParams, ElicitRequestURLParams, ElicitRes
 
 from federation.models import Event, System
 from orchestrator.models import Approval, Task
+from portal.mcp.approvals import updated
 from portal.skills.registry import Caller, Scope
 from portal.tokens import TokenInput, create_token, issue_token
 from providers.errors import NotAuthorized
@@ -111,6 +112,19 @@ def test_where_nobody_can_be_asked_the_answer_is_plain(
     assert not answer.is_error
     assert answer.structured_content["state"] == "pending_approval"
     assert answer.structured_content["task"]["next_actions"][0]["skill"] == "wait_for_events"
+
+
+def test_an_attended_token_answers_only_with_the_scope_for_it(api: Api, alice: User, delta: System) -> None:
+    task = api.post("tasks", {name: given for name, given in WORK.items() if name != "wait_s"}).json()["id"]
+    says = {"approval": ElicitResult(action="accept", content={"decision": "approve"})}
+    told = [
+        updated(Caller(alice, "token:a", scopes, "tok_a", attended=True), task, says)
+        for scopes in (frozenset({Scope.READ}), frozenset({Scope.SUBMIT}))
+    ]
+
+    assert [each.is_error for each in told] == [True, False]
+    assert told[0].value["facts"]["missing_scope"] == "submit"
+    assert Approval.objects.get().decided_via == "mcp"
 
 
 def test_no_token_makes_one_that_answers_for_a_person(alice: User) -> None:
