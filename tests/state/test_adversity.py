@@ -82,11 +82,13 @@ def test_a_site_that_answers_with_yesterdays_output_makes_nothing_up(
     fresh = submit(alice, "true")
     dispatch(fresh.attempts.get().pk, now=timezone.now())
     deadline = time.monotonic() + 30
+    width = 30  # another one each time: the same command would say the same for ever
     while "COMPLETED" not in sites.run(
-        "delta", "sacct", "-X", "-n", "-S", "now-1hours", f"--format=State%{30}"
+        "delta", "sacct", "-X", "-n", "-S", "now-1hours", f"--format=State%{width}"
     ):
         assert time.monotonic() < deadline
         time.sleep(0.3)
+        width += 1
 
     for minute in range(1, 4):
         later = timezone.now() + timedelta(minutes=minute)
