@@ -66,6 +66,16 @@ def mark(_request: HttpRequest) -> str:
     return static("brand/mark.svg")
 
 
+def style(_request: HttpRequest) -> str:
+    """Return the address of what the admin's pages need beyond their theme."""
+    return static("css/admin.css")
+
+
+def script(_request: HttpRequest) -> str:
+    """Return the address of what names the theme's nameless widgets."""
+    return static("js/admin.js")
+
+
 def listed() -> set[str]:
     """Return the models that have an entry."""
     return {model for _, entries in SECTIONS for _, model, _ in entries}

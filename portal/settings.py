@@ -262,6 +262,8 @@ UNFOLD = {
     "SITE_URL": "/",
     "SITE_ICON": "portal.admin_menu.mark",
     "SITE_FAVICONS": [{"rel": "icon", "type": "image/svg+xml", "href": "portal.admin_menu.mark"}],
+    "STYLES": ["portal.admin_menu.style"],
+    "SCRIPTS": ["portal.admin_menu.script"],
     "SIDEBAR": {"navigation": "portal.admin_menu.menu"},
 }
 

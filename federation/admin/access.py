@@ -81,9 +81,6 @@ class ConnectionAdmin(ScopedAdmin):
     fields = ("user", "system", "kind", "remote_user", "settings")
     seen = ("handle", "state", "state_reason", as_json("facts"), "facts_at", "last_success_at", "created_at")
 
-    class Media:
-        css = {"all": ("css/admin.css",)}
-
     def get_fields(self, request: HttpRequest, obj: Model | None = None) -> list[Any]:
         """Return what may be written, and below it what was seen."""
         return [*self.fields, *(self.seen if obj else ())]

@@ -64,9 +64,6 @@ class ReadOnlyAdmin(ScopedAdmin):
     shown: tuple[str, ...] = ()
     """The fields of one row's page, in order."""
 
-    class Media:
-        css = {"all": ("css/admin.css",)}
-
     def has_add_permission(self, request: HttpRequest, *more: Any) -> bool:
         """Refuse."""
         return False

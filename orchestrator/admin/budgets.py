@@ -131,9 +131,6 @@ class BudgetAdmin(ScopedAdmin):
     fields = ("user", "scope", "subject", "name", "limits")
     seen = ("handle", "is_imposed", "created_by", "created_at", "updated_at", "closed_at")
 
-    class Media:
-        css = {"all": ("css/admin.css",)}
-
     @display(  # type: ignore[untyped-decorator]
         description="state", label={"open": "success", "exhausted": "danger", "closed": "info"}
     )

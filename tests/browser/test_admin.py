@@ -11,7 +11,7 @@ from federation.services import store_profile
 from tests.browser.conftest import Watched
 from tests.browser.site import make_site, now
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
 PASSWORD = "a-long-password"
 TEXT = """# by hand
@@ -93,3 +93,34 @@ def test_an_appointed_person_finds_their_system_and_no_other(watched: Watched, a
     assert page.get_by_text("Vista").count() == 0
     assert page.get_by_role("link", name="API tokens").count() == 0
     watched.shoot("admin-site-manager")
+
+
+def test_the_admins_main_pages_are_accessible(watched: Watched, anvil: System) -> None:
+    User.objects.create_superuser("root", password=PASSWORD)
+    assert anvil.snapshot is not None
+    watched.goto("/admin/login/")
+    faults = {f"login {rule}": where for rule, where in watched.violations().items()}
+    _sign_in(watched, "root")
+    faults |= {f"index {rule}": where for rule, where in watched.violations().items()}
+    system = f"/admin/federation/system/{anvil.pk}"
+
+    both = {
+        "profile": f"{system}/change/",
+        "probe": f"{system}/probe/{anvil.snapshot.handle}/",
+    }
+    more = {
+        "systems": "/admin/federation/system/",
+        "revisions": f"{system}/history/",
+        "downtime": f"{system}/maintenance/",
+        "managers": f"{system}/managers/",
+        "allocation": "/admin/federation/allocation/add/",
+        "events": "/admin/federation/event/",
+    }
+    # The theme reads the colour scheme as a page loads.
+    for scheme, pages in {"light": both | more, "dark": both}.items():
+        watched.page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]  # one of its literals
+        for name, path in pages.items():
+            watched.goto(path)
+            faults |= {f"{name} {scheme} {rule}": where for rule, where in watched.violations().items()}
+
+    assert faults == {}
