@@ -13,16 +13,26 @@ settings.register_profile("desk", deadline=None)
 settings.load_profile("ci" if os.environ.get("CI") else "desk")
 
 
-class _ByFile(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types
-    """Hands out whole files; what starts clusters or a browser once for all its tests, as a whole folder."""
+_WHOLE = ("tests/slurm/", "tests/browser/")
+"""Folders that start clusters or a browser once for all their tests: each goes to one worker, and first."""
 
-    _WHOLE = ("tests/slurm/", "tests/browser/")
+
+class _ByFile(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types
+    """Hands out whole files, and the folders above whole."""
 
     def _split_scope(self, nodeid: str) -> str:
-        return next((folder for folder in self._WHOLE if nodeid.startswith(folder)), nodeid.split("::", 1)[0])
+        return next((folder for folder in _WHOLE if nodeid.startswith(folder)), nodeid.split("::", 1)[0])
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> _ByFile:
-    """Keep the tests that share servers in one worker."""
+    """Keep the tests that share servers in one worker, in the order of collection."""
+    config.option.loadscopereorder = False
     return _ByFile(config, log)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Begin a distributed run with what takes longest, so that no worker is left alone with it at the end."""
+    if hasattr(config, "workerinput"):
+        items.sort(key=lambda item: not item.nodeid.startswith(_WHOLE))
