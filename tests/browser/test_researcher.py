@@ -41,7 +41,7 @@ def test_from_sign_in_to_a_result(watched: Watched, mira: User, tmp_path: Path) 
     page.get_by_role("heading", name="Nodes").wait_for()
 
     page.get_by_role("link", name="Submit here").click()
-    page.get_by_label("Name").fill("hello")
+    page.get_by_label("Name").first.fill("hello")
     page.get_by_text("Batch script").first.click()
     page.get_by_label("Batch script").last.fill(SCRIPT)
     page.get_by_text("would be chosen").wait_for()
@@ -90,7 +90,7 @@ def test_a_dropped_file_becomes_the_script_and_a_binary_one_is_refused(
 
     watched.page.get_by_text("would be chosen").wait_for()
     assert watched.page.get_by_label("Batch script").last.input_value() == SCRIPT
-    assert watched.page.get_by_label("Name").input_value() == "job"
+    assert watched.page.get_by_label("Name").first.input_value() == "job"
 
 
 def test_a_chosen_theme_stays_over_pages(watched: Watched, mira: User) -> None:
@@ -128,7 +128,7 @@ def test_everything_works_without_scripts(plain: Watched, mira: User, tmp_path: 
     page.get_by_text("would be chosen").wait_for()
     page.get_by_role("button", name="Submit", exact=True).click()
     page.get_by_role("heading", name="echo").wait_for()
-    page.locator(".confirm summary").click()
+    page.locator(".confirm summary", has_text="Cancel").click()
     page.get_by_role("button", name="Yes, cancel it").click()
 
     page.locator(".state-line .tag", has_text="Cancelled").wait_for()

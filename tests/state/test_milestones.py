@@ -209,7 +209,8 @@ def test_where_jobs_cannot_reach_us_they_are_given_nothing(
 
     attempt = task.attempts.get()
     assert Path(attempt.stdout_path).read_text() == "<>\n"
-    assert not (Path(attempt.stdout_path).parent / ".facet").exists()
+    ours = [each.name for each in (Path(attempt.stdout_path).parent / ".facet").iterdir()]
+    assert ours == [f"submitted-{attempt.submit_key}-1"]
 
 
 @pytest.mark.parametrize(

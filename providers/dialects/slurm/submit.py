@@ -10,7 +10,7 @@ import json
 import re
 from typing import Final
 
-from providers.dialects.body import absolute
+from providers.dialects.body import absolute, checked_key
 from providers.dialects.slurm.refusals import find_refusal, is_doubtful
 from providers.dialects.slurm.script import render_script
 from providers.types import Batch, BatchReply, Exec, JobRequest, MakeDirs, Operation, Reply, SubmitResult
@@ -48,7 +48,7 @@ def build_submit(job: JobRequest) -> Batch:
         # Made once only: a request that a restarted service carries out again finds it there.
         Exec(
             name=CLAIM,
-            argv=("mkdir", "--", f"{own}/submitted-{job.submission}"),
+            argv=("mkdir", "--", f"{own}/submitted-{checked_key(job.submit_key)}-{job.submission}"),
             env={"LC_ALL": "C"},
             timeout_s=10.0,
         )

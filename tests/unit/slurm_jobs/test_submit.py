@@ -31,7 +31,7 @@ def test_directories_come_before_one_sbatch_with_the_script_on_its_input() -> No
         "/scratch/w/logs/.facet",
     ]
     assert isinstance(claim, Exec)
-    assert claim.argv == ("mkdir", "--", "/scratch/w/logs/.facet/submitted-1")
+    assert claim.argv == ("mkdir", "--", "/scratch/w/logs/.facet/submitted-k1-1")
     assert isinstance(submit, Exec)
     assert (submit.argv, submit.cwd, submit.timeout_s) == (("sbatch", "--parsable"), "/scratch/w", 30.0)
     assert (submit.stdin or "").startswith("#!/bin/bash\n#SBATCH --job-name=k1\n")
@@ -42,8 +42,8 @@ def test_directories_come_before_one_sbatch_with_the_script_on_its_input() -> No
 @pytest.mark.parametrize(
     ("said", "outcome"),
     [
-        ("mkdir: cannot create directory '/w/.facet/submitted-1': File exists", "doubtful"),
-        ("mkdir: cannot create directory '/w/.facet/submitted-1': Permission denied", "rejected"),
+        ("mkdir: cannot create directory '/w/.facet/submitted-k1-1': File exists", "doubtful"),
+        ("mkdir: cannot create directory '/w/.facet/submitted-k1-1': Permission denied", "rejected"),
     ],
 )
 def test_a_submission_that_was_carried_out_before_is_in_doubt_and_not_done_again(
