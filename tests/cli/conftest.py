@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 from urllib.error import URLError
@@ -217,6 +218,8 @@ class Facet:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
+            # A suite that runs in the background of a shell ignores SIGINT, and its children would too.
+            preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509
         )
         self.started.append(process)
         return process
