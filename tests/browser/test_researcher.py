@@ -122,7 +122,7 @@ def test_everything_works_without_scripts(plain: Watched, mira: User, tmp_path: 
     plain.goto("/tasks/new/")
 
     page.locator("label", has_text="Command").first.click()
-    page.get_by_label("Command").last.fill("echo plain")
+    page.locator("[name=command]").last.fill("echo plain")
     page.get_by_label("CPUs, at least").fill("1")
     page.get_by_role("button", name="Preview").click()
     page.get_by_text("would be chosen").wait_for()

@@ -21,7 +21,7 @@ IDLE = {"link (command in flight)", "link (Globus stand-in)"}
 
 
 def _kill(demo: Demo, part: str) -> int:
-    """Kill a part, one that is being started anew as soon as it is there; return how many processes it had."""
+    """Kill a part, one that is starting anew once it is there; return how many processes it had."""
     until = time.monotonic() + 30
     count = demo.kill(PARTS[part])
     while not count and part not in IDLE and time.monotonic() < until:
