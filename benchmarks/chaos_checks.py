@@ -215,7 +215,7 @@ class SiteJob:
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """What is wrong after the chaos; every list empty and no word: nothing. `requeued` is no fault."""
+    """What is wrong after the chaos; every list empty and no word: nothing."""
 
     stuck: list[dict[str, Any]]
     wrong: list[dict[str, Any]]
@@ -227,9 +227,12 @@ class Findings:
     chain: str
     jobs: int
     requeued: int
+    """Rows of starts that the site itself repeated: no fault."""
     with_job: int
     attempts: int
     causes: Mapping[str, int]
+    troubled: list[str]
+    """Attempts that the chaos ended, with the reason that Facet gives: no fault, the task went on."""
 
     @property
     def are_clean(self) -> bool:
@@ -270,6 +273,11 @@ def find(
         with_job=sum(bool(attempt["job_id"]) for attempt in attempts),
         attempts=len(attempts),
         causes=Counter(str(row["cause"]) for row in attempts if row["state"] != "succeeded"),
+        troubled=[
+            f"{row['system']}/{row['job_id']} {row['cause']}: {row['reason_raw'] or row['reason_explained']}"
+            for row in attempts
+            if row["state"] != "succeeded" and row["cause"] != "exit_code"
+        ],
     )
 
 
@@ -346,6 +354,8 @@ def report(found: Findings, count: int, took_s: float) -> int:
         print(f"{name:32} {value}")
     for task in (*found.stuck, *found.wrong)[:5]:
         print(json.dumps(task, indent=1)[:2000])
+    for line in found.troubled:
+        print("ended by the chaos:", line)
     for line in found.contradicted:
         print("contradicted:", line)
     print("doubled:", found.doubled) if found.doubled else None

@@ -36,6 +36,9 @@ from tests.slurm.lab.sites import SITES
 DAEMONS = ("slurmctld", "slurmdbd", "slurmd")
 EVERY_PART = (*DAEMONS, *DAEMONS, *OWN_PARTS)
 """What is killed in one round, in an order drawn anew for each: as much of the sites as of Facet."""
+MENDED_WITHIN_S = 120.0
+STEADY = 3
+"""Looks, a second apart, that find a daemon alive before it counts as back."""
 OWN_NAMES = ("FACET_", "DATABASE_URL", "REDIS_URL", "DATA_DIR", "PORT")
 
 
@@ -70,15 +73,19 @@ class Sites:
         return self.dice.choice(busy or cluster.site.node_names)
 
     def _mend(self, cluster: Cluster, daemon: str, pause_s: float) -> None:
+        """Start a daemon until it stays: a controller ends at once where its accounting is down too."""
+        full, last_try = f"{cluster.name}:{daemon}", time.monotonic() + MENDED_WITHIN_S
+        steady = 0
         time.sleep(pause_s)
-        kind, _, node = daemon.partition(":")
-        try:
-            if node:  # whether it is in service is for the controller, which may be dead, to say later
-                self.lab.space.spawn_again(f"{cluster.name}:{daemon}")
+        while steady < STEADY and time.monotonic() < last_try:
+            if full in self.lab.space.alive():
+                steady += 1
             else:
-                cluster.restart(daemon)
-        except (RuntimeError, TimeoutError) as fault:
-            self.unmended.append(f"{cluster.name}:{kind}: {fault}")
+                steady = 0
+                self.lab.space.spawn_again(full)
+            time.sleep(1)
+        if steady < STEADY:
+            self.unmended.append(full)
         self.down.discard((cluster.name, daemon))
 
     def mend(self) -> None:
