@@ -223,7 +223,12 @@ def main() -> int:
     parser.add_argument("--every-s", type=float, default=1.0, help="between two submissions")
     parser.add_argument("--kill-every-s", type=float, nargs=2, default=(3, 7), metavar=("FROM", "TO"))
     parser.add_argument("--clusters", nargs="+", default=["delta", "deltaai", "anvil", "vista"])
-    parser.add_argument("--settle-s", type=float, default=480, help="wait this long for the last to end")
+    parser.add_argument(
+        "--settle-s",
+        type=float,
+        default=1200,
+        help="wait this long for the last; a job that its site forgot takes 15 minutes",
+    )
     parser.add_argument("--keep", action="store_true", help="keep the files of Facet and of the clusters")
     given = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that what was started is stopped
