@@ -61,8 +61,8 @@ class Readers:
         self._tasks = []
         for number in range(self.count):
             self._tasks.append(asyncio.ensure_future(self._work(self)))
-            if number % 20 == 19:
-                await asyncio.sleep(0.05)
+            if number == 0 or number % 20 == 19:  # the first one warms the server, the others come by and by
+                await asyncio.sleep(1)
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def note(self, raw: bytes) -> None:
