@@ -5,7 +5,9 @@
 """
 
 import sys
+import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -30,8 +32,15 @@ def _kill(demo: Demo, part: str) -> int:
     return count
 
 
-def test_killing_every_part_in_turn_loses_doubles_and_sticks_nothing(tmp_path: Path) -> None:
-    place, port = tmp_path / "data", free_port()
+@pytest.fixture
+def short() -> Iterator[Path]:
+    """A folder of a short name: Valkey's socket is below it then, and the path of that names its process."""
+    with tempfile.TemporaryDirectory(prefix="facet-", ignore_cleanup_errors=True) as folder:
+        yield Path(folder) / "data"
+
+
+def test_killing_every_part_in_turn_loses_doubles_and_sticks_nothing(short: Path) -> None:
+    place, port = short, free_port()
     place.mkdir()
     demo = Demo(
         place,
