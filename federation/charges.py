@@ -53,6 +53,8 @@ def release(*, attempt: str, now: datetime) -> Charge | None:
 def correct(*, attempt: str, cost: Decimal, note: str, now: datetime) -> Charge | None:
     """Make the settled cost of an attempt what it truly is; None where it is that already.
 
+    What was held and released without a cost had the cost 0.
+
     Raises:
         Conflict: the attempt was never settled.
         InvalidInput: the cost is below zero, or nothing says why.
@@ -62,13 +64,14 @@ def correct(*, attempt: str, cost: Decimal, note: str, now: datetime) -> Charge 
         raise InvalidInput(message, problems=(("/cost" if cost < 0 else "/note", "not_valid", message),))
     lines = _lines(attempt)
     booked = [line for line in lines if line.kind in ("settle", "correct")]
-    if not any(line.kind == "settle" for line in booked):
+    ended = next((line for line in lines if line.kind in ("settle", "release")), None)
+    if ended is None:
         raise Conflict(f"{attempt} has no settled charge to correct.")
     by = cost - sum((line.amount for line in booked), Decimal(0))
     if by == 0:
         return None
-    Allocation.objects.filter(pk=booked[0].allocation_id).update(used=F("used") + by)
-    return _line(booked[0].allocation, "correct", attempt, by, now, note=note[:200])
+    Allocation.objects.filter(pk=ended.allocation_id).update(used=F("used") + by)
+    return _line(ended.allocation, "correct", attempt, by, now, note=note[:200])
 
 
 def _lines(attempt: str) -> list[Charge]:

@@ -44,6 +44,7 @@ EVENT_TYPES: Mapping[str, Wake] = {
     "system.disabled": "routine",
     "budget.threshold": "exception",
     "budget.exhausted": "exception",
+    "charge.corrected": "routine",
     "approval.requested": "exception",
     "approval.granted": "milestone",
     "approval.rejected": "exception",

@@ -20,7 +20,7 @@ from federation.models import Connection, System
 from federation.selectors import profile_of
 from orchestrator import leavings
 from orchestrator.continuation import next_actions
-from orchestrator.dispatch import dispatch_together, is_being_asked_for, planned
+from orchestrator.dispatch import dispatch_together, is_being_asked_for, is_really_over, planned
 from orchestrator.dueness import is_due
 from orchestrator.leavings import Leavings
 from orchestrator.lifecycle import ATTEMPT_MOVES, TASK_MOVES, AttemptState, TaskState, is_terminal
@@ -93,6 +93,7 @@ def control_system(system_id: int, *, now: datetime) -> int:
             if len(sent) < len(attempts):
                 dispatch_together(planned(connection.pk, now=now), now=now)
             if waiting:
+                _keep_deadlines(waiting)
                 looked = _look(system, connection, waiting, now=now)
                 _apply_all(system, waiting, looked, now=now)
                 looked_at += len(waiting)
@@ -106,6 +107,13 @@ def _is_too_early(attempt: Attempt) -> bool:
     """
     is_last_look = attempt.state == AttemptState.DISPATCHING and attempt.looks_without_trace > 0
     return is_last_look and is_being_asked_for(attempt)
+
+
+def _keep_deadlines(attempts: Sequence[Attempt]) -> None:
+    """Let no look conclude from a deadline that has not really passed; asked before the site is."""
+    for attempt in attempts:
+        if attempt.state == AttemptState.DISPATCHING and not is_really_over(attempt):
+            attempt.dispatch_deadline_at = None
 
 
 def _due(system: System, *, now: datetime) -> Mapping[Connection, list[Attempt]]:
@@ -155,7 +163,7 @@ def _ends(fold: Fold | None) -> bool:
 def _ask(speaks: Dialect, link: Link, attempts: Sequence[Attempt], *, now: datetime) -> Looked:
     refs = [_ref(attempt) for attempt in attempts]
     since = min((ref.submitted_at for ref in refs if ref.submitted_at), default=now)
-    observing = speaks.observe(refs, since=since - timedelta(minutes=5))
+    observing = speaks.observe(refs, since=since - timedelta(minutes=5), now=now)
     to_cancel = [attempt for attempt in attempts if _cancel_is_due(attempt, now=now)]
     cancelling = speaks.cancel([_ref(attempt) for attempt in to_cancel]) if to_cancel else None
     operations = _once((*(cancelling.operations if cancelling else ()), *observing.operations))
@@ -264,6 +272,8 @@ def _apply(system: System, attempt: Attempt, fold: Fold, looked: Looked, *, now:
     attempt.task = task
     if fold.target is AttemptState.PLANNED and _cancel_came(attempt):
         return  # it is due still: the next look ends it
+    if fold.target is AttemptState.PLANNED and attempt.claim_is_made:
+        fold.changes.update(claims=attempt.claims + 1, claim_is_made=False)
     if attempt.pk in looked.cancels_sent:
         Attempt.objects.filter(pk=attempt.pk).update(cancel_sent_at=now)
     if attempt.pk in looked.refusals:

@@ -21,7 +21,7 @@ from federation.ledger import record
 from federation.links import open_link
 from federation.locks import only_one
 from federation.selectors import prepared, profile_of
-from orchestrator import copies
+from orchestrator import copies, steady
 from orchestrator.dueness import is_due
 from orchestrator.job_tokens import issue
 from orchestrator.jobs import JobFacts, image_of, job_request, kit
@@ -66,6 +66,24 @@ def is_being_asked_for(attempt: Attempt) -> bool:
     """Whether a worker waits for the answer to this submission: whatever a clock says, it is not over."""
     with _asking(attempt.pk) as free:
         return not free
+
+
+def is_really_over(attempt: Attempt) -> bool:
+    """Whether the submission's deadline has passed by a steady clock, too, whatever the time of day is.
+
+    A machine that has no reading yet takes its first one now, which can only make it wait longer.
+    """
+    if not attempt.dispatch_ticks or attempt.dispatch_started_at is None:
+        return True  # begun by a version that took no readings
+    assert attempt.dispatch_deadline_at is not None  # noqa: S101  # set with it
+    here, at_s = steady.machine(), steady.seconds()
+    since_s = attempt.dispatch_ticks.get(here)
+    if since_s is None:
+        ticks = {**attempt.dispatch_ticks, here: at_s}
+        Attempt.objects.filter(pk=attempt.pk, state=AttemptState.DISPATCHING).update(dispatch_ticks=ticks)
+        return False
+    allowed = attempt.dispatch_deadline_at - attempt.dispatch_started_at
+    return bool(at_s - since_s > allowed.total_seconds())
 
 
 def _asking(attempt_id: int) -> AbstractContextManager[bool]:
@@ -121,6 +139,7 @@ def _take(attempt: Attempt, *, now: datetime) -> Taken | None:
                 dispatch_started_at=now,
                 dispatch_deadline_at=deadline,
                 dispatches=attempt.dispatches + 1,
+                dispatch_ticks={steady.machine(): steady.seconds()},
                 workdir=job.workdir,
                 stdout_path=job.stdout_path,
                 stderr_path=job.stderr_path,
@@ -225,7 +244,7 @@ def _job(attempt: Attempt) -> tuple[JobRequest, Kit | None]:
         container_image=image,
         remote_user=connection.remote_user,
         home=(connection.facts or {}).get("home", ""),
-        submission=attempt.dispatches + 1,
+        submission=attempt.claims + 1,
         resumes=task.plan.get("resume") == system.slug,
         milestone_url=_milestone_url(connection.kind),
         inputs=tuple(attempt.inputs),
@@ -263,7 +282,9 @@ def _apply(attempt: Attempt, result: SubmitResult, *, now: datetime) -> None:
             return
         soon = min(attempt.dispatch_deadline_at or now, now + timedelta(seconds=5))
         Attempt.objects.filter(pk=attempt.pk, state=AttemptState.DISPATCHING).update(
-            due_at=soon, reason_explained=f"Submitted, but the answer is in doubt: {result.explained}"
+            due_at=soon,
+            claim_is_made=attempt.claim_is_made or result.is_begun,
+            reason_explained=f"Submitted, but the answer is in doubt: {result.explained}",
         )
         summary = "the site gave no clear answer; asking it for our key before anything else"
         record([attempt_event(attempt, "attempt.unseen", summary, data={"said": result.said[:300]})], now=now)

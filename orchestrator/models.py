@@ -239,6 +239,12 @@ class Attempt(models.Model):
     dispatch_deadline_at = models.DateTimeField(null=True)
     """After this instant no submit command of ours can still be running at the site."""
     dispatches = models.PositiveSmallIntegerField(default=0)
+    dispatch_ticks = models.JSONField(default=dict)
+    """Readings of steady clocks by machine (orchestrator.steady), each at or after the submission's begin."""
+    claims = models.PositiveSmallIntegerField(default=0)
+    """Claims that were made at the site and came to nothing; the next submission has a new one."""
+    claim_is_made = models.BooleanField(default=False)
+    """The site showed that a submission with the present claim was begun: no other will be."""
     submitted_at = models.DateTimeField(null=True)
     eligible_at = models.DateTimeField(null=True)
     expected_start_at = models.DateTimeField(null=True)

@@ -31,6 +31,8 @@ class Every:
 
     seconds: float
     queue: str = "control"
+    patience_s: float | None = None
+    """How long it may wait for its turn; None = its own period."""
 
 
 app = Celery("facet")
@@ -38,12 +40,12 @@ app.config_from_object("django.conf:settings", namespace="CELERY")
 
 
 def schedule(rhythm: Mapping[str, Every]) -> dict[str, dict[str, Any]]:
-    """Return Celery's beat schedule; what was not started within its own period is dropped, not piled up."""
+    """Return Celery's beat schedule; what was not started within its patience is dropped, not piled up."""
     return {
         name: {
             "task": name,
             "schedule": every.seconds,
-            "options": {"queue": every.queue, "expires": every.seconds},
+            "options": {"queue": every.queue, "expires": every.patience_s or every.seconds},
         }
         for name, every in rhythm.items()
     }

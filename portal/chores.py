@@ -1,6 +1,6 @@
 """Every background chore, one line each: the clock says when, the verb says what. Safe to run twice."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextvars import copy_context
 from datetime import timedelta
 from typing import Any
@@ -17,7 +17,7 @@ from orchestrator import control, moving
 from orchestrator.dispatch import dispatch as dispatch_attempt
 from orchestrator.doorbell import hang
 from orchestrator.services import approvals, deadlines, deliveries, groups, tasks
-from portal import digest, heartbeat, idempotency, retention
+from portal import digest, handing, heartbeat, idempotency, retention
 from portal.bells import RINGER
 from portal.celery import Every
 from portal.webhooks import deliver as webhooks
@@ -29,7 +29,7 @@ RHYTHM = {
     "portal.collect": Every(1),
     "portal.access": Every(10),
     "portal.budgets": Every(15, "default"),
-    "portal.deliver": Every(1, "default"),
+    "portal.deliver": Every(1, "default", patience_s=30),
     "portal.digest": Every(60, "default"),
     "portal.housekeeping": Every(600, "default"),
 }
@@ -39,32 +39,37 @@ RHYTHM = {
 def control_tick() -> None:
     """Hand out every system and task that has work due; a heartbeat for /readyz."""
     now = timezone.now()
-    for system_id in control.systems_with_work(now=now):
-        control_system.apply_async((system_id,), queue="default", expires=10)
-    for task_id in control.tasks_with_work(now=now):
-        advance_task.apply_async((task_id,), queue="default", expires=10)
-    for group_id in groups.groups_with_work(now=now):
-        advance_group.apply_async((group_id,), queue="default", expires=10)
-    for user_id in moving.users_with_work(now=now):
-        watch_transfers.apply_async((user_id,), queue="default", expires=10)
+    _hand_out(control_system, control.systems_with_work(now=now))
+    _hand_out(advance_group, groups.groups_with_work(now=now))
+    _hand_out(watch_transfers, moving.users_with_work(now=now))
+    _hand_out(advance_task, control.tasks_with_work(now=now), most=handing.room())
     heartbeat.beat(heartbeat.CONTROL_CYCLE)
+
+
+def _hand_out(chore: Any, rows: Sequence[int], *, most: int | None = None, **options: Any) -> None:
+    """Have a worker take up each row that does not wait for one already."""
+    for row in handing.offer(chore.name, rows, most=most):
+        chore.apply_async((row,), queue=handing.QUEUE, expires=handing.PATIENCE_S, **options)
 
 
 @shared_task(name="portal.control_system")
 def control_system(system_id: int) -> None:
     """Run one control cycle of a system."""
+    handing.begun(control_system.name, system_id)
     control.control_system(system_id, now=timezone.now())
 
 
 @shared_task(name="portal.advance_task")
 def advance_task(task_id: int) -> None:
     """Place a waiting task."""
+    handing.begun(advance_task.name, task_id)
     tasks.advance_task(task_id, now=timezone.now())
 
 
 @shared_task(name="portal.advance_group")
 def advance_group(group_id: int) -> None:
     """Start, watch and end the children of a group."""
+    handing.begun(advance_group.name, group_id)
     while groups.advance_group(group_id, now=timezone.now()):
         pass
 
@@ -72,6 +77,7 @@ def advance_group(group_id: int) -> None:
 @shared_task(name="portal.watch_transfers")
 def watch_transfers(user_id: int) -> None:
     """Submit, watch and end what one user moves."""
+    handing.begun(watch_transfers.name, user_id)
     moving.watch_transfers(user_id, now=timezone.now())
 
 
@@ -80,7 +86,7 @@ def dispatch(attempt_id: int) -> None:
     """Hand an attempt to its scheduler, then look at it soon."""
     attempt = dispatch_attempt(attempt_id, now=timezone.now())
     if attempt is not None:
-        control_system.apply_async((attempt.system_id,), queue="default", countdown=1, expires=20)
+        _hand_out(control_system, [attempt.system_id], countdown=1)
 
 
 @shared_task(name="portal.collect")
@@ -90,14 +96,15 @@ def collect() -> None:
     # A probe that was made in the future was made by a clock that was ahead.
     waiting = Q(next_probe_at__gt=now) & ~Q(last_probe_at__gt=now + timedelta(minutes=1))
     rows = System.objects.filter(is_enabled=True, profile__isnull=False).exclude(waiting)
-    due = list(rows.values_list("pk", flat=True))
+    due = handing.offer(refresh.name, list(rows.values_list("pk", flat=True)))
     if due:
-        refresh.apply_async((due,), queue="default", expires=5)
+        refresh.apply_async((due,), queue=handing.QUEUE, expires=handing.PATIENCE_S)
 
 
 @shared_task(name="portal.refresh")
 def refresh(system_ids: list[int]) -> None:
     """Probe systems, all at once."""
+    handing.begun(refresh.name, *system_ids)
     refresh_together(system_ids, now=timezone.now())
 
 
@@ -105,15 +112,14 @@ def refresh(system_ids: list[int]) -> None:
 def access() -> None:
     """Learn what each connection's own user may use, where that is not known or old."""
     old = timezone.now() - timedelta(minutes=15)
-    for connection_id in (
-        Connection.objects.filter(state="active").exclude(facts_at__gt=old).values_list("pk", flat=True)
-    ):
-        refresh_access.apply_async((connection_id,), queue="default", expires=50)
+    rows = Connection.objects.filter(state="active").exclude(facts_at__gt=old)
+    _hand_out(refresh_access, list(rows.values_list("pk", flat=True)))
 
 
 @shared_task(name="portal.refresh_access")
 def refresh_access(connection_id: int) -> None:
     """Ask one connection's site what its user may use."""
+    handing.begun(refresh_access.name, connection_id)
     collector.refresh_access(connection_id, now=timezone.now())
 
 
@@ -158,7 +164,7 @@ def _bell(chore: Any, **options: Any) -> Callable[[int], None]:
 
 
 hang("dispatch", _bell(dispatch))
-hang("control_system", _bell(control_system, expires=10))
-hang("advance_task", _bell(advance_task, expires=30))
-hang("advance_group", _bell(advance_group, expires=30))
-hang("watch_transfers", _bell(watch_transfers, expires=10))
+hang("control_system", _bell(control_system, expires=handing.PATIENCE_S))
+hang("advance_task", _bell(advance_task, expires=handing.PATIENCE_S))
+hang("advance_group", _bell(advance_group, expires=handing.PATIENCE_S))
+hang("watch_transfers", _bell(watch_transfers, expires=handing.PATIENCE_S))

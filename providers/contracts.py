@@ -63,10 +63,11 @@ class Dialect(Protocol):
         """Return what became of the submission; never raises for a refusal."""
         ...
 
-    def observe(self, refs: Sequence[JobRef], *, since: datetime) -> Batch:
+    def observe(self, refs: Sequence[JobRef], *, since: datetime, now: datetime) -> Batch:
         """Build one look at many jobs by id and by key: queue first, then accounting.
 
-        `since` bounds the accounting query (the earliest submission looked for).
+        `since` bounds the accounting query (the earliest submission looked for), by the same clock as `now`:
+        only how long ago that is counts, since the site has a clock of its own.
         """
         ...
 

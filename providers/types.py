@@ -387,7 +387,8 @@ class JobRequest(Frozen):
     memory_spelling: Literal["mem", "mem-per-cpu", "none"] = "mem"
     walltime_s: int
     submission: int = 1
-    """Which submission of this key it is: one more where the site denied that it has the job."""
+    """Number of the claim. Of the submissions with one number at most one is carried out, however many there
+    are and however late they come; it goes up once one was begun and the site denied that it has the job."""
     constraint: str | None = None
     exclusive: bool = False
     workdir: str
@@ -437,6 +438,8 @@ class SubmitResult(Frozen):
     """A refusal that may pass later (submit limit reached, controller busy)."""
     blames_site: bool = True
     """Of a doubt: it lies with the site; False where our own access or rate is the reason."""
+    is_begun: bool = False
+    """The site shows that the submission's claim was made, by this request or one before: it is used up."""
 
 
 class Observation(Frozen):

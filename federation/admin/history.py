@@ -90,14 +90,14 @@ class SnapshotAdmin(ReadOnlyAdmin):
 
 @admin.register(Charge)
 class ChargeAdmin(ReadOnlyAdmin):
-    """The ledger of allocations."""
+    """The ledger of allocations; an attempt's own page corrects what it cost."""
 
     system_path = "allocation__system"
     list_display = ("handle", "allocation", "attempt_handle", state_label("kind"), "amount", "unit", "at")
     list_select_related = ("allocation__user", "allocation__system")
     list_filter = ("kind", system_filter("allocation__system"))
     search_fields = ("=handle", "=attempt_handle", "=allocation__handle")
-    shown = ("handle", "allocation", "attempt_handle", "kind", "amount", "unit", "at")
+    shown = ("handle", "allocation", "attempt_handle", "kind", "amount", "unit", "note", "at")
 
     @admin.display(description="unit")
     def unit(self, charge: Charge) -> str:

@@ -2,11 +2,35 @@
 
 from typing import Any
 
-from django.contrib import admin
+from django import forms
+from django.contrib import admin, messages
+from django.core.exceptions import PermissionDenied
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
+from django.template.response import TemplateResponse
+from django.urls import reverse
+from django.utils import timezone
+from unfold.decorators import action
+from unfold.widgets import UnfoldAdminDecimalFieldWidget, UnfoldAdminTextInputWidget
 
+from federation.admin.access import actor_of
 from federation.admin.readonly import ReadOnlyAdmin, state_label
-from federation.admin.scope import system_filter
+from federation.admin.scope import managed, system_filter
 from orchestrator.models import Attempt, Decision, Envelope, Group, Manifest, Task, Transfer
+from orchestrator.services.corrections import correct_cost
+from providers.errors import FacetError, InvalidInput
+
+
+class CostForm(forms.Form):
+    """What an attempt truly cost, and why its ledger says otherwise."""
+
+    cost = forms.DecimalField(
+        min_value=0, max_digits=17, decimal_places=4, widget=UnfoldAdminDecimalFieldWidget()
+    )
+    reason = forms.CharField(
+        max_length=150,
+        widget=UnfoldAdminTextInputWidget(),
+        help_text="Kept in the ledgers with your name, and told to the owner of the task.",
+    )
 
 
 @admin.register(Task)
@@ -30,6 +54,7 @@ class AttemptAdmin(ReadOnlyAdmin):
     """One try at one placement; a site manager sees what runs at their site, as its queue would show it."""
 
     system_path = "system"
+    actions_detail = ("correct_the_cost",)
     list_display = (
         "handle",
         "task",
@@ -52,8 +77,45 @@ class AttemptAdmin(ReadOnlyAdmin):
         "planned_at", "dispatch_started_at", "dispatch_deadline_at", "dispatches", "submitted_at",
         "eligible_at", "expected_start_at", "started_at", "ended_at", "exit_code", "exit_signal", "restarts",
         "cancel_requested_at", "cancel_sent_at", "cancel_reason", "finished_at", "due_at",
-        "shape", "predicted", "node_names",
+        "charge_held", "charge_cost", "shape", "predicted", "node_names",
     )  # fmt: skip
+
+    def has_correct_permission(self, request: HttpRequest, object_id: Any = None) -> bool:
+        """Ask for the right to write the ledger, though no line of it can be changed."""
+        return managed(request) is None and request.user.has_perm("federation.add_charge")
+
+    @action(description="Correct the cost", permissions=["correct"])  # type: ignore[untyped-decorator]
+    def correct_the_cost(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        """Ask for the true cost and the reason; then write the difference."""
+        if not self.has_correct_permission(request):
+            raise PermissionDenied
+        attempt = self.get_queryset(request).filter(pk=object_id).select_related("task", "system").first()
+        if attempt is None:
+            raise Http404
+        back = HttpResponseRedirect(reverse("admin:orchestrator_attempt_change", args=(attempt.pk,)))
+        form = CostForm(request.POST or None, initial={"cost": attempt.charge_cost})
+        if request.method == "POST" and form.is_valid():
+            try:
+                correct_cost(attempt.handle, **form.cleaned_data, actor=actor_of(request), now=timezone.now())
+            except InvalidInput as error:
+                for where, _, message in error.problems:
+                    form.add_error(where.removeprefix("/"), message)
+            except FacetError as error:
+                form.add_error(None, error.message)
+            else:
+                self.log_change(request, attempt, f"Cost corrected: {form.cleaned_data['reason']}")
+                messages.success(request, f"{attempt} cost {form.cleaned_data['cost']}.")
+                return back
+        unit = attempt.predicted.get("charge", {}).get("unit")
+        context = {
+            **self.admin_site.each_context(request),
+            "opts": self.opts,
+            "title": f"Correct the cost of {attempt}",
+            "attempt": attempt,
+            "form": form,
+            "unit": unit,
+        }
+        return TemplateResponse(request, "admin/orchestrator/attempt/correct.html", context)
 
 
 @admin.register(Decision)

@@ -229,6 +229,13 @@ def give_back(attempt: str, *, now: datetime) -> None:
         )
 
 
+def open_holdings(attempt: str) -> dict[int, Decimal]:
+    """Return what an attempt holds now, by meter; what was settled or given back is held no more."""
+    ended = BudgetLine.objects.filter(subject=attempt, kind__in=("settle", "release")).values("meter_id")
+    open_ = BudgetLine.objects.filter(subject=attempt, kind="reserve").exclude(meter_id__in=ended)
+    return dict(open_.values_list("meter_id", "amount"))
+
+
 def _open_lines(attempt: str) -> list[BudgetLine]:
     """Return the reservations of an attempt that nothing ended, their meters locked in order."""
     meters = BudgetLine.objects.filter(subject=attempt, kind="reserve").values_list("meter_id", flat=True)
@@ -290,13 +297,15 @@ def correct(meter_id: int, subject: str, amount: Decimal, *, note: str, now: dat
             "What was used is not below zero.", problems=(("/amount", "too_small", "below 0"),)
         )
     meter = Meter.objects.select_for_update(no_key=True).get(pk=meter_id)
-    booked = list(meter.lines.filter(subject=subject, kind__in=("settle", "correct")))
-    if not booked:
+    lines = list(meter.lines.filter(subject=subject))
+    booked = [line for line in lines if line.kind in ("settle", "correct")]
+    if not any(line.kind in ("settle", "release") for line in lines):
         raise Conflict(f"Nothing was booked for {subject}.")
     by = amount - sum((line.amount for line in booked), Decimal(0))
     if by == 0:
         return None
     Meter.objects.filter(pk=meter.pk).update(used=F("used") + by)
+    record(_tell([meter.pk], now=now), now=now)
     return BudgetLine.objects.create(
         meter=meter, subject=subject, kind="correct", amount=by, note=note[:200], at=now
     )

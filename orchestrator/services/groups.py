@@ -174,7 +174,8 @@ def advance_group(group_id: int, *, now: datetime) -> bool:
     )
     _record_rounds(group, found, now=now)
     for key, sibling in found.give_up.items():
-        _give_up(tasks[key], sibling, now=now)
+        with about(tasks[key]):
+            _give_up(tasks[key], sibling, now=now)
     # The stalled first: who starts work holds its budgets, and must not wait for another task's lock then.
     for key in found.stalled:
         with about(tasks[key]):

@@ -131,6 +131,9 @@ def _give_way(attempt: Attempt, why: str, *, now: datetime) -> None:
     record([attempt_event(attempt, "attempt.moved", summary, data={"reason": why})], now=now)
 
 
-def still_in_the_way(attempts: Sequence[Attempt]) -> list[Attempt]:
-    """Return the open attempts that must end before another is made: all but those replaced out of sight."""
-    return [attempt for attempt in attempts if attempt.rivalry != Rivalry.REPLACED]
+def still_in_the_way(task: Task, attempts: Sequence[Attempt]) -> list[Attempt]:
+    """Return the open attempts that must end before another is made: all but those replaced out of sight.
+
+    One that was replaced and kept, since it was seen to start, is the task's again and is waited for.
+    """
+    return [each for each in attempts if each.rivalry != Rivalry.REPLACED or each.pk == task.attempt_id]

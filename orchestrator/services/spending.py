@@ -24,7 +24,7 @@ from orchestrator.budgets import (
     used_by,
 )
 from orchestrator.envelope.types import Envelope, Range
-from orchestrator.models import Attempt, Budget, BudgetLine, Task
+from orchestrator.models import Attempt, Budget, Task
 from orchestrator.placement.types import Decision as DecisionValue
 from orchestrator.placement.types import Selected
 from orchestrator.services import budgets
@@ -70,9 +70,7 @@ def purse_of(task: Task, *, without: str = "") -> Purse:
         return Purse()
     found = gauges(rows)
     if without:
-        held = dict(
-            BudgetLine.objects.filter(subject=without, kind="reserve").values_list("meter_id", "amount")
-        )
+        held = budgets.open_holdings(without)
         found = tuple(
             replace(each, reserved=each.reserved - held.get(each.meter, Decimal(0))) for each in found
         )

@@ -20,7 +20,6 @@ from orchestrator.envelope.validate import read_envelope
 from orchestrator.lifecycle import TASK_MOVES, AttemptState, Cause, TaskState, is_terminal
 from orchestrator.models import Envelope, Group, Task
 from orchestrator.placement.types import Decision as DecisionValue
-from orchestrator.rivals import Rivalry
 from orchestrator.services import approvals, budgets, hedging, staging
 from orchestrator.services.cancelling import ask_to_cancel, end_unsent, follow_open, open_attempts
 from orchestrator.services.deadlines import end_late
@@ -373,7 +372,7 @@ def _may_replan(task: Task) -> None:
 
 def _supersede(task: Task, *, now: datetime) -> bool:
     """Ask the open attempts to give way; return whether the site must confirm that first."""
-    waiting = []
+    asked = []
     for attempt in open_attempts(task):
         if end_unsent(attempt, now=now, target=AttemptState.SUPERSEDED):
             summary = f"attempt {attempt.number} gives way before it was sent"
@@ -381,8 +380,8 @@ def _supersede(task: Task, *, now: datetime) -> bool:
             continue
         if attempt.cancel_requested_at is None:
             ask_to_cancel(attempt, "superseded", now=now)
-        if attempt.rivalry != Rivalry.REPLACED:
-            waiting.append(attempt)
+        asked.append(attempt)
+    waiting = still_in_the_way(task, asked)
     follow_open(task, waiting)
     return bool(waiting)
 
@@ -420,7 +419,7 @@ def _advance(task: Task, *, now: datetime) -> None:
     if state not in (TaskState.PLACING, TaskState.UNSCHEDULABLE):
         Task.objects.filter(pk=task.pk).update(due_at=None)
         return
-    if before := still_in_the_way(open_attempts(task)):
+    if before := still_in_the_way(task, open_attempts(task)):
         # The accepted one calls the task when it ends; another does not.
         is_called = all(attempt.pk == task.attempt_id for attempt in before)
         Task.objects.filter(pk=task.pk).update(due_at=None if is_called else now + ENDING_PAUSE)

@@ -165,7 +165,9 @@ class Speaker:
         """Look once at several jobs."""
         now = datetime.now(UTC)
         since = min((ref.submitted_at or now for ref in refs), default=now) - timedelta(minutes=1)
-        return self.dialect.read_observe(self.ask(self.dialect.observe(refs, since=since)), refs, now=now)
+        return self.dialect.read_observe(
+            self.ask(self.dialect.observe(refs, since=since, now=now)), refs, now=now
+        )
 
     def wait(self, ref: JobRef, *states: JobState, timeout_s: float = 30.0) -> Observation:
         """Look until the job is in one of `states`, and return what was seen."""

@@ -22,6 +22,7 @@ from orchestrator.selectors import show_task
 from orchestrator.selectors import tasks as tasks_of
 from orchestrator.services import budgets, deadlines, groups, tasks
 from orchestrator.services.replacement import reconsider
+from orchestrator.services.spending import purse_of
 from providers.errors import InvalidInput, NotAuthorized, NotFound
 from tests.state.spending import ONE_GPU, check_ledgers, end, newest, run, send, start, submit
 from tests.web.world import make_system
@@ -80,6 +81,22 @@ def test_an_attempt_holds_and_settles_every_measure(alice: User, anvil: System, 
         "attempts": (0, 1),
     }
     check_ledgers()
+
+
+def test_only_what_an_attempt_still_holds_is_left_out_of_a_purse(
+    alice: User, anvil: System, now: datetime
+) -> None:
+    budget = _budget(alice, now, max_charge={"anvil": 10})
+    over = submit(alice, now, project="climate")
+    run(over, now, ran_s=900)
+    open_ = submit(alice, now, project="climate")
+
+    def reserved(without: Attempt) -> Decimal:
+        (gauge,) = purse_of(open_, without=without.handle).gauges
+        return gauge.reserved
+
+    assert _meters(budget) == {"charge": (Decimal("1.0000"), Decimal("0.2500"))}
+    assert (reserved(newest(over)), reserved(newest(open_))) == (Decimal("1.0000"), Decimal(0))
 
 
 def test_work_of_another_project_is_not_counted(alice: User, anvil: System, now: datetime) -> None:

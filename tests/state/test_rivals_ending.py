@@ -72,6 +72,26 @@ def test_a_task_is_placed_anew_once_the_one_attempt_that_was_sent_has_ended(
     assert set(ended) == {AttemptState.SUPERSEDED}
 
 
+def test_one_that_was_replaced_and_kept_and_waits_again_is_waited_for_when_it_is_placed_anew(
+    both: Sites, alice: User, until: Callable[..., Task]
+) -> None:
+    task = submit(alice, seconds=1)
+    kept = task.attempts.get()
+    hand_over(both, kept)
+    Attempt.objects.filter(pk=kept.pk).update(rivalry=Rivalry.REPLACED)
+    until(task, TaskState.PENDING)
+
+    tasks.replan(alice, task.handle, actor="user:alice", now=timezone.now())
+
+    assert task.attempts.count() == 1
+    until(task)
+    kept.refresh_from_db()
+    second = task.attempts.get(number=2)
+    assert (kept.state, second.state) == (AttemptState.SUPERSEDED, AttemptState.SUCCEEDED)
+    assert kept.finished_at is not None
+    assert second.planned_at >= kept.finished_at
+
+
 def test_an_answer_to_a_dispatch_meets_the_task_as_it_is_by_then(both: Sites, alice: User) -> None:
     task = submit(alice, seconds=4, **HEDGE)
     first, second = task.attempts.order_by("number")

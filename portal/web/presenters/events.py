@@ -46,6 +46,7 @@ LOOKS: Mapping[str, tuple[str, str]] = {
     "drafted": ("", "file-text"),
     "changed": ("", "sliders-horizontal"),
     "requested": ("", "circle-dot"),
+    "corrected": ("", "wallet"),
     "appointed": ("", "key-round"),
     "dismissed": ("", "circle-slash"),
 }

@@ -98,7 +98,7 @@ class MachineDialect:
             return _doubtful("", "The answer holds no number.")
         return SubmitResult(outcome="accepted", job_id=str(answer.number))
 
-    def observe(self, refs: Sequence[JobRef], *, since: datetime) -> Batch:  # noqa: ARG002  # keys need no window
+    def observe(self, refs: Sequence[JobRef], *, since: datetime, now: datetime) -> Batch:  # noqa: ARG002  # keys need no window
         """Build one look at many jobs by their keys."""
         return Batch(operations=(_about("observe", refs),), deadline_s=_LOOK_TIMEOUT_S + 5)
 

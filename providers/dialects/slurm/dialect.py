@@ -49,9 +49,9 @@ class SlurmDialect:
         """Return what became of the submission; never raises for a refusal."""
         return read_submit(reply)
 
-    def observe(self, refs: Sequence[JobRef], *, since: datetime) -> Batch:
+    def observe(self, refs: Sequence[JobRef], *, since: datetime, now: datetime) -> Batch:
         """Build one look at many jobs: the queue first, then accounting by id or by name."""
-        return build_observe(refs, since=since)
+        return build_observe(refs, since=since, now=now)
 
     def read_observe(
         self, reply: BatchReply, refs: Sequence[JobRef], *, now: datetime

@@ -42,8 +42,10 @@ SETTLE_S: Final = 120
 
 _IDS_PER_QUESTION: Final = 400
 _NAMES_PER_QUESTION: Final = 150
-_WINDOW_MARGIN: Final = timedelta(minutes=15)
-"""Our clock and the site's may differ."""
+_WINDOW_MARGIN: Final = timedelta(hours=2)
+"""Our clock may have been set back since. The window itself is told by the site's own clock, and ends in its
+future: a job that was submitted before that clock was set back is there, too."""
+_WINDOW_END: Final = "now+1days"
 _QUEUE_TIMEOUT_S: Final = 15.0
 _ACCOUNTING_TIMEOUT_S: Final = 20.0
 _ENVIRONMENT: Final[Mapping[str, str]] = {
@@ -63,9 +65,9 @@ class Question:
     refs: tuple[JobRef, ...]
 
 
-def build_observe(refs: Sequence[JobRef], *, since: datetime) -> Batch:
+def build_observe(refs: Sequence[JobRef], *, since: datetime, now: datetime) -> Batch:
     """Return one look at the refs: a ping, one squeue, and one sacct for each few hundred of them."""
-    questions = _questions(refs, since=since)
+    questions = _questions(refs, back=now - since)
     return Batch(
         operations=(
             build_ping(),
@@ -105,7 +107,7 @@ def read_observe(
     queue = _queue_rows(reply.replies.get(QUEUE))
     found: dict[str, Observation | None] = {}
     has_answer = queue is not None
-    for question in _questions(refs, since=now):
+    for question in _questions(refs, back=timedelta(0)):
         answer = reply.replies.get(question.name)
         rows = _accounting_rows(answer)
         has_answer = has_answer or rows is not None
@@ -229,10 +231,11 @@ def _with_reason(known: Observation, queue: Observation) -> Observation:
 # --- questions and answers ------------------------------------------------------------------------
 
 
-def _questions(refs: Sequence[JobRef], *, since: datetime) -> list[Question]:
+def _questions(refs: Sequence[JobRef], *, back: timedelta) -> list[Question]:
     with_id = [ref for ref in refs if ref.job_id is not None]
     without = [ref for ref in refs if ref.job_id is None]
-    start = (since - _WINDOW_MARGIN).strftime("%Y-%m-%dT%H:%M:%S")
+    start_s = round((max(back, timedelta(0)) + _WINDOW_MARGIN).total_seconds())
+    window = ("-S", f"now-{start_s}seconds", "-E", _WINDOW_END)
     questions: list[Question] = []
     for number, first in enumerate(range(0, len(with_id), _IDS_PER_QUESTION)):
         some = tuple(with_id[first : first + _IDS_PER_QUESTION])
@@ -241,7 +244,7 @@ def _questions(refs: Sequence[JobRef], *, since: datetime) -> list[Question]:
     for number, first in enumerate(range(0, len(without), _NAMES_PER_QUESTION)):
         some = tuple(without[first : first + _NAMES_PER_QUESTION])
         names = ",".join(checked_key(ref.submit_key) for ref in some)
-        questions.append(Question(f"accounting-names-{number}", (f"--name={names}", "-S", start), some))
+        questions.append(Question(f"accounting-names-{number}", (f"--name={names}", *window), some))
     return questions
 
 

@@ -45,7 +45,8 @@ def build_submit(job: JobRequest) -> Batch:
         MakeDirs(name=f"mkdir-{number}", path=path) for number, path in enumerate(dict.fromkeys(places))
     ]
     operations.append(
-        # Made once only: a request that a restarted service carries out again finds it there.
+        # Made once only: a request that comes late, or is carried out again by a restarted service, finds it
+        # there. Another number is used only after this one is known to be made.
         Exec(
             name=CLAIM,
             argv=("mkdir", "--", f"{own}/submitted-{checked_key(job.submit_key)}-{job.submission}"),
@@ -73,6 +74,11 @@ def read_submit(reply: BatchReply) -> SubmitResult:
     answer = reply.replies.get(SUBMIT)
     if answer is None:
         return _doubtful(None, said="", why="The answer to the submission is missing.")
+    result = _read(reply, answer)
+    return result.model_copy(update={"is_begun": True}) if _is_begun(reply) else result
+
+
+def _read(reply: BatchReply, answer: Reply) -> SubmitResult:
     said = _said(answer)
     if answer.missing or answer.skipped:
         return _not_tried(reply, answer, said=said)
@@ -88,6 +94,12 @@ def read_submit(reply: BatchReply) -> SubmitResult:
 
 def _folder(path: str, *, field: str) -> str:
     return absolute(path, field=field).rpartition("/")[0] or "/"
+
+
+def _is_begun(reply: BatchReply) -> bool:
+    """Whether the claim is made now, be it by this request or by another one."""
+    claim = reply.replies.get(CLAIM)
+    return claim is not None and (claim.rc == 0 or _is_repeated(reply))
 
 
 def _is_repeated(reply: BatchReply) -> bool:

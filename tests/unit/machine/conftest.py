@@ -53,7 +53,7 @@ class Host:
 
     def look(self, *keys: str) -> dict[str, Observation | None]:
         refs = [JobRef(submit_key=key) for key in keys]
-        reply = self.link.run(self.speaks.observe(refs, since=datetime.now(UTC)))
+        reply = self.link.run(self.speaks.observe(refs, since=datetime.now(UTC), now=datetime.now(UTC)))
         return dict(self.speaks.read_observe(reply, refs, now=datetime.now(UTC)))
 
     def see(self, key: str) -> Observation:

@@ -92,7 +92,7 @@ def test_a_job_is_submitted_observed_and_cancelled_through_the_dialect(site: Sit
         refs.append(JobRef(submit_key=key, job_id=result.job_id, submitted_at=datetime.now(UTC)))
 
     def states() -> dict[str, JobState]:
-        reply = way.run(dialect.observe(refs, since=began))
+        reply = way.run(dialect.observe(refs, since=began, now=began))
         seen = dialect.read_observe(reply, refs, now=datetime.now(UTC))
         return {key: one.state for key, one in seen.items() if one is not None}
 

@@ -107,7 +107,7 @@ def both(
 ) -> BatchReply:
     """Return the reply to `build_observe(refs)`, every sacct of it answering alike."""
     replies = {QUEUE: queue if isinstance(queue, Reply) else answer(QUEUE, queue)}
-    for operation in build_observe(refs, since=NOW).operations[2:]:
+    for operation in build_observe(refs, since=NOW, now=NOW).operations[2:]:
         replies[operation.name] = (
             accounting.model_copy(update={"name": operation.name})
             if isinstance(accounting, Reply)

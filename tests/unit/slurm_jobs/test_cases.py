@@ -76,7 +76,9 @@ def test_job_state_map_02() -> None:
 
     assert [read_state(word) for word in given["output"].split("\n")] == expected["canonical"]
     commands = [
-        each.argv for each in build_observe([job("7")], since=NOW).operations if isinstance(each, Exec)
+        each.argv
+        for each in build_observe([job("7")], since=NOW, now=NOW).operations
+        if isinstance(each, Exec)
     ]
     assert all("-P" in argv for argv in commands if argv[0] == "sacct")
 
@@ -204,7 +206,9 @@ def test_sacct_lag_steps_02() -> None:
 
     # no id is ever named to squeue; should it fail all the same, accounting alone proves no absence
     queue = next(
-        each.argv for each in build_observe([job("9999")], since=NOW).operations if isinstance(each, Exec)
+        each.argv
+        for each in build_observe([job("9999")], since=NOW, now=NOW).operations
+        if isinstance(each, Exec)
     )
     assert "9999" not in queue
     refused = answer(QUEUE, rc=unknown["rc"], stderr=unknown["stderr"])
@@ -248,7 +252,9 @@ def test_sacct_lag_steps_07() -> None:
     case("sacct-lag-steps-07")
 
     commands = [
-        each.argv for each in build_observe([job("102")], since=NOW).operations if isinstance(each, Exec)
+        each.argv
+        for each in build_observe([job("102")], since=NOW, now=NOW).operations
+        if isinstance(each, Exec)
     ]
 
     assert [("-S" in argv, "-j" in argv) for argv in commands if argv[0] == "sacct"] == [(False, True)]
@@ -261,7 +267,7 @@ def test_sacct_lag_steps_08() -> None:
 
     commands = [
         each.argv
-        for each in build_observe([job("1"), job(None, "z")], since=NOW).operations
+        for each in build_observe([job("1"), job(None, "z")], since=NOW, now=NOW).operations
         if isinstance(each, Exec)
     ]
 
@@ -510,7 +516,9 @@ def test_cli_drift_01() -> None:
 
     assert look(job("7"), accounting=removed) == {}
     commands = [
-        each.argv for each in build_observe([job("7")], since=NOW).operations if isinstance(each, Exec)
+        each.argv
+        for each in build_observe([job("7")], since=NOW, now=NOW).operations
+        if isinstance(each, Exec)
     ]
     assert not any("AllocGRES" in part for argv in commands for part in argv)
 
@@ -562,7 +570,9 @@ def test_locale_encoding_04() -> None:
     case("locale-encoding-04")
 
     commands = [
-        each.argv for each in build_observe([job("7")], since=NOW).operations if isinstance(each, Exec)
+        each.argv
+        for each in build_observe([job("7")], since=NOW, now=NOW).operations
+        if isinstance(each, Exec)
     ]
 
     assert ["-o" in argv for argv in commands if argv[0] == "squeue"] == [True]

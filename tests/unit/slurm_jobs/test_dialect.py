@@ -23,7 +23,7 @@ def test_the_dialect_keeps_the_contract() -> None:
     assert dialect.name == "slurm"
     assert dialect.probe(full=True) == build_probe(full=True)
     assert dialect.probe(full=False) == build_probe(full=False)
-    assert dialect.observe([ref("7")], since=NOW) == build_observe([ref("7")], since=NOW)
+    assert dialect.observe([ref("7")], since=NOW, now=NOW) == build_observe([ref("7")], since=NOW, now=NOW)
 
 
 def test_a_job_goes_in_is_lost_sight_of_and_is_found_again_by_its_name() -> None:

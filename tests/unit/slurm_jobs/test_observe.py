@@ -42,23 +42,36 @@ def is_unsaid(job: JobRef, *, queue: str | Reply = "", accounting: str | Reply =
 
 
 def test_the_queue_is_asked_before_accounting_and_for_no_id() -> None:
-    batch = build_observe([ref("7"), ref(None, key="lost")], since=at("2026-11-29T17:00:00"))
+    batch = build_observe([ref("7"), ref(None, key="lost")], since=NOW - timedelta(hours=1), now=NOW)
 
     ping, queue, by_id, by_name = [each for each in batch.operations if isinstance(each, Exec)]
     assert (ping.argv, ping.timeout_s) == (("scontrol", "ping"), 4.0)
     assert queue.argv[:7] == ("squeue", "--me", "-h", "-a", "-t", "all", "-o")
     assert by_id.argv[:5] == ("sacct", "-n", "-X", "-P", "-D")
     assert by_id.argv[-2:] == ("-j", "7")
-    assert by_name.argv[-3:] == ("--name=lost", "-S", "2026-11-29T16:45:00")
+    assert by_name.argv[-5:] == ("--name=lost", "-S", "now-10800seconds", "-E", "now+1days")
     assert {each.env["TZ"] for each in (queue, by_id, by_name)} == {"UTC"}
     assert not any(each.stop_on_failure for each in batch.operations if isinstance(each, Exec))
     assert [each.requires for each in (queue, by_id, by_name)] == ["ping", "", ""]
 
 
+@pytest.mark.parametrize(
+    ("ago", "start"), [(timedelta(days=1), "now-93600seconds"), (-NOW.resolution, "now-7200seconds")]
+)
+def test_accounting_is_asked_by_the_sites_own_clock_whatever_ours_was_set_to(
+    ago: timedelta, start: str
+) -> None:
+    batch = build_observe([ref(None, key="lost")], since=NOW - ago, now=NOW)
+
+    by_name = batch.operations[-1]
+    assert isinstance(by_name, Exec)
+    assert by_name.argv[-4:] == ("-S", start, "-E", "now+1days")
+
+
 def test_a_thousand_jobs_cost_one_squeue_and_a_few_saccts() -> None:
     refs = [ref(str(n), key=f"k{n}") for n in range(1, 1202)] + [ref(None, key=f"n{n}") for n in range(200)]
 
-    batch = build_observe(refs, since=NOW)
+    batch = build_observe(refs, since=NOW, now=NOW)
 
     assert [each.name for each in batch.operations] == [
         "ping",
@@ -76,7 +89,7 @@ def test_a_thousand_jobs_cost_one_squeue_and_a_few_saccts() -> None:
 
 
 def test_no_refs_still_make_a_batch_that_reads_as_nothing() -> None:
-    assert [each.name for each in build_observe([], since=NOW).operations] == ["ping", "queue"]
+    assert [each.name for each in build_observe([], since=NOW, now=NOW).operations] == ["ping", "queue"]
     assert read_observe(both([]), [], now=NOW) == {}
 
 

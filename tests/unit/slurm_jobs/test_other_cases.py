@@ -89,7 +89,7 @@ def test_mem_unit_04_nothing_is_said_of_memory_used_so_nothing_wrong_is_advised(
     words = [
         word
         for operation in build_observe(
-            [JobRef(submit_key="k1", job_id="140077")], since=datetime.now(UTC)
+            [JobRef(submit_key="k1", job_id="140077")], since=datetime.now(UTC), now=datetime.now(UTC)
         ).operations
         if isinstance(operation, Exec)
         for word in operation.argv
@@ -108,7 +108,7 @@ def test_multi_cluster_02_each_cluster_is_asked_for_its_own_jobs_only() -> None:
             for j in given["jobs"]
             if j["cluster"] == cluster
         ]
-        batch = build_observe(own, since=datetime.now(UTC))
+        batch = build_observe(own, since=datetime.now(UTC), now=datetime.now(UTC))
         asked[cluster] = " ".join(word for op in batch.operations if isinstance(op, Exec) for word in op.argv)
 
     assert asked["alpha"].split()[-2:] == ["-j", "5"]
