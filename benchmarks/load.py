@@ -1,11 +1,13 @@
 """What the product costs at scale: 10,000 active tasks, 100,000 finished, 1,000,000 events.
 
-    .venv/bin/python -m benchmarks.load [--active 10000] [--finished 100000] [--events 1000000] [--goes 7]
+    .venv/bin/python -m benchmarks.load [--active 10000] [--goes 7]
+        [--finished 5000 25000 100000] [--events 50000 250000 1000000]
 
 On a real PostgreSQL, filled by multiplying one task, attempt, decision and event made through the product's
-own tables; no site is asked. Measures the same calls with little history and with all of it: the look-ups of
-every second, one control cycle of 500 looks, pages, the API, and this process's memory. Flat means that the
-second column is not much over the first: nothing but history grew in between.
+own tables; no site is asked. Measures the same calls at each size of history: the look-ups of every second,
+one control cycle of 500 looks, pages, the API, and memory. Flat means that the last column is not
+much over the first (the ratio at the end): nothing but history grew in between. Ends by itself, and says how
+long it took. What archiving costs is told by `benchmarks.archive`.
 """
 
 import argparse
@@ -37,8 +39,9 @@ from portal import tokens
 from portal.skills.registry import Scope
 from providers.types import GpuPool, Node, Partition, Probe
 
-LITTLE = 5000
-"""Finished tasks, and ten times as many events, of the first column: more than any window of experience."""
+FINISHED = (5_000, 25_000, 100_000)
+"""Finished tasks of each column; the first is more than any window of experience."""
+EVENTS = (50_000, 250_000, 1_000_000)
 _PROFILE = {
     "system": "bench",
     "name": "Bench",
@@ -242,34 +245,57 @@ def measure(named: Mapping[str, Callable[[], None]], goes: int) -> dict[str, flo
     return found
 
 
+def grow(task: Task, event: Event, sizes: tuple[int, int], more: tuple[int, int]) -> None:
+    """Add finished tasks and events up to these sizes."""
+    finished, events = (much - little for much, little in zip(more, sizes, strict=True))
+    if finished:
+        work(task, finished, word=f"f{more[0]}", state="succeeded", is_open=False)
+    if events:
+        happenings(event, events, word=f"e{more[1]}")
+    analyse()
+
+
+def table(columns: Mapping[tuple[int, int], Mapping[str, float]]) -> None:
+    """Print one line for each call, a column for each size, and the last over the first."""
+    print(f"{'finished tasks':36} " + " ".join(f"{tasks:>10,}" for tasks, _ in columns))
+    print(f"{'events':36} " + " ".join(f"{events:>10,}" for _, events in columns))
+    first, *_, last = columns.values()
+    for name in first:
+        row = " ".join(f"{found[name]:>10.1f}" for found in columns.values())
+        print(f"{name:36} {row} {last[name] / first[name]:>6.2f} ×")
+
+
 def main() -> None:
+    began = time.perf_counter()
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--active", type=int, default=10_000)
-    parser.add_argument("--finished", type=int, default=100_000)
-    parser.add_argument("--events", type=int, default=1_000_000)
+    parser.add_argument("--finished", type=int, nargs="+", default=FINISHED, help="of each column, rising")
+    parser.add_argument("--events", type=int, nargs="+", default=EVENTS, help="of each column, rising")
     parser.add_argument("--goes", type=int, default=7)
     given = parser.parse_args()
+    sizes = list(zip(given.finished, given.events, strict=False))
+    rising = all(sorted(each) == list(each) for each in (given.finished, given.events))
+    if len(sizes) < 2 or len(given.finished) != len(given.events) or not rising:
+        parser.error("--finished and --events take as many sizes each, two or more, rising")
     call_command("migrate", verbosity=0)
     user = User.objects.create_user("bench")
     task = first_task(user)
     event = Event.objects.filter(task=task.handle).order_by("-pk")[0]
-    work(task, LITTLE, word="a", state="succeeded", is_open=False)
     work(task, given.active, word="b", state="running", is_open=True)
-    happenings(event, 10 * LITTLE, word="a")
-    analyse()
-    named = calls(user, task)
-    process = psutil.Process()
-    little, memory = measure(named, given.goes), process.memory_info().rss
-    work(task, given.finished - LITTLE, word="c", state="succeeded", is_open=False)
-    happenings(event, given.events - 10 * LITTLE, word="b")
-    analyse()
-    much = measure(named, given.goes)
+    named, process = calls(user, task), psutil.Process()
+    columns: dict[tuple[int, int], dict[str, float]] = {}
+    before = (0, 0)
+    for size in sizes:
+        grow(task, event, before, size)
+        before = size
+        columns[size] = measure(named, given.goes) | {
+            "memory of this process, MiB": process.memory_info().rss / 2**20
+        }
+        print(f"measured at {size[0]:,} finished after {time.perf_counter() - began:.0f} s", flush=True)
     rows = {model.__name__: model.objects.count() for model in (Task, Attempt, Event)}
-    print(f"{given.active} active; history {LITTLE} tasks, then {rows}")
-    print(f"{'':36} {'little':>10} {'all':>10}")
-    for name, ms in little.items():
-        print(f"{name:36} {ms:>7.1f} ms {much[name]:>7.1f} ms {much[name] / ms:>6.2f} ×")
-    print(f"{'memory of this process':36} {memory >> 20:>6} MiB {process.memory_info().rss >> 20:>6} MiB")
+    print(f"{given.active} active; in the end {rows}; medians of {given.goes}, ms")
+    table(columns)
+    print(f"the whole run took {time.perf_counter() - began:.0f} s")
 
 
 if __name__ == "__main__":

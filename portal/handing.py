@@ -27,7 +27,7 @@ def room() -> int:
     Raises:
         redis.RedisError: Redis cannot be reached.
     """
-    return max(0, LONGEST - int(redis_client().llen(QUEUE)))  # type: ignore[arg-type]  # not asyncio
+    return max(0, LONGEST - int(redis_client().llen(QUEUE)))
 
 
 def offer(name: str, rows: Sequence[int], *, most: int | None = None) -> list[int]:
@@ -40,7 +40,7 @@ def offer(name: str, rows: Sequence[int], *, most: int | None = None) -> list[in
         return []
     client = redis_client()
     waiting = client.mget([_key(name, row) for row in rows])
-    fresh = [row for row, mark in zip(rows, waiting, strict=True) if mark is None][:most]  # type: ignore[arg-type]  # not asyncio
+    fresh = [row for row, mark in zip(rows, waiting, strict=True) if mark is None][:most]
     with client.pipeline(transaction=False) as pipe:
         for row in fresh:
             pipe.set(_key(name, row), "1", nx=True, ex=_MARK_S)
