@@ -15,6 +15,8 @@ Amount = Annotated[
     WithJsonSchema({"type": "number", "minimum": 0}),
 ]
 """At most four decimals; as JSON also understood as text."""
+MOST_COUNTED = 10**12
+"""More attempts or tokens than this are taken for a slip."""
 Share = Annotated[float, Field(gt=0, le=1)]
 Project = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9 ._+-]{0,59}$")]
 
@@ -39,8 +41,10 @@ class BudgetInput(Frozen):
     )
     max_node_hours: Amount | None = None
     max_accelerator_hours: Amount | None = None
-    max_attempts: int | None = Field(None, ge=1)
-    max_model_tokens: int | None = Field(None, ge=0, description="Of models that draft for this work.")
+    max_attempts: int | None = Field(None, ge=1, le=MOST_COUNTED)
+    max_model_tokens: int | None = Field(
+        None, ge=0, le=MOST_COUNTED, description="Of models that draft for this work."
+    )
     deadline: AwareDatetime | None = Field(
         None, description="After it nothing new starts, and what waits is cancelled."
     )

@@ -2,13 +2,15 @@
 
 import itertools
 import json
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, StrictInt, model_validator
 
 from orchestrator.budget_input import BudgetInput, Project
+from orchestrator.plain_text import one_line
 from providers.errors import InvalidInput
 from providers.reading import nearest
 from providers.types import Frozen
@@ -24,21 +26,25 @@ class ChildInput(Frozen):
     key: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,39}$")] | None = Field(
         None, description="Its name among the siblings; the number in the list when absent."
     )
-    round: int = Field(1, ge=1, le=100)
+    round: StrictInt = Field(1, ge=1, le=100)
     after: tuple[str, ...] = Field((), description="Keys of siblings that must have succeeded first.")
+
+
+_PARAMETER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,39}")
+"""As `{name}` in the task, and as the variable FACET_NAME."""
 
 
 class MatrixInput(Frozen):
     """A parameter sweep: one task per combination, `{name}` replaced in every string of the task."""
 
     task: dict[str, Any]
-    parameters: dict[str, tuple[Scalar, ...]] = Field(min_length=1)
+    parameters: dict[str, tuple[Scalar, ...]] = Field(min_length=1, max_length=100)
 
 
 class GroupInput(Frozen):
     """Tasks with one objective, answered for as one."""
 
-    name: str = Field("", max_length=120)
+    name: Annotated[str, AfterValidator(one_line)] = Field("", max_length=120)
     objective: str = Field("", max_length=4000)
     envelope: dict[str, Any] = Field(default_factory=dict, description="What children leave unsaid.")
     policy: dict[str, Any] = Field(default_factory=dict)
@@ -47,7 +53,7 @@ class GroupInput(Frozen):
     budget: BudgetInput | None = Field(None, description="What all children together may use at most.")
     project: Project | None = Field(None, description="What children leave unsaid.")
     diversity: Literal["none", "soft", "hard"] = "none"
-    require: Literal["all", "any"] | int = Field(
+    require: Literal["all", "any"] | StrictInt = Field(
         "all", description="Children of a round that must have ended before the next: all, any, or a number."
     )
 
@@ -76,6 +82,9 @@ def children_of(group: GroupInput) -> tuple[ChildSpec, ...]:
     Raises:
         InvalidInput: too many, a key used twice, an unknown sibling, or siblings that wait for each other.
     """
+    shared_policy = group.envelope.get("policy")
+    if shared_policy is not None and not isinstance(shared_policy, dict):
+        _refuse("/envelope/policy", "wrong_type", "must be an object")
     found = tuple(_matrix(group, group.matrix) if group.matrix is not None else _listed(group))
     if len(found) > MAX_CHILDREN:
         _refuse("/matrix" if group.matrix else "/children", "too_many", f"at most {MAX_CHILDREN} children")
@@ -91,12 +100,16 @@ def _listed(group: GroupInput) -> Iterator[ChildSpec]:
             round=child.round,
             after=child.after,
             pointer=f"/children/{number}",
-            task=_shared(group, dict(child.model_extra or {})),
+            task=_shared(group, dict(child.model_extra or {}), f"/children/{number}"),
         )
 
 
 def _matrix(group: GroupInput, matrix: MatrixInput) -> Iterator[ChildSpec]:
     names = list(matrix.parameters)
+    for name in names:
+        if not _PARAMETER.fullmatch(name):
+            message = f"`{name[:80]}` is no parameter's name (letters, digits, underscore; at most 40)"
+            _refuse(f"/matrix/parameters/{name}" if name else "/matrix/parameters", "bad_name", message)
     size = 1
     for name in names:
         size *= len(matrix.parameters[name])
@@ -108,11 +121,16 @@ def _matrix(group: GroupInput, matrix: MatrixInput) -> Iterator[ChildSpec]:
         chosen = dict(zip(names, values, strict=True))
         task = _filled(matrix.task, chosen)
         environment = task.setdefault("environment", {})
-        if isinstance(environment, dict):
+        given = environment.setdefault("variables", {}) if isinstance(environment, dict) else None
+        if isinstance(given, dict):  # anything else is refused when the child is read
             variables = {f"FACET_{name.upper()}": _text(value) for name, value in chosen.items()}
-            environment["variables"] = {**variables, **environment.get("variables", {})}
+            environment["variables"] = {**variables, **given}
         yield ChildSpec(
-            key=str(number + 1), round=1, after=(), pointer="/matrix/task", task=_shared(group, task)
+            key=str(number + 1),
+            round=1,
+            after=(),
+            pointer="/matrix/task",
+            task=_shared(group, task, "/matrix/task"),
         )
 
 
@@ -133,9 +151,14 @@ def _filled(value: Any, chosen: Mapping[str, Scalar]) -> Any:
     return value
 
 
-def _shared(group: GroupInput, task: dict[str, Any]) -> dict[str, Any]:
+def _shared(group: GroupInput, task: dict[str, Any], pointer: str) -> dict[str, Any]:
     """Return a child's task input; its own envelope fields win over the group's."""
+    if task.get("group") is not None:
+        _refuse(f"{pointer}/group", "in_a_group", "a child belongs to this group; leave the field out")
     own = task.get("envelope")
+    own_policy = own.get("policy") if isinstance(own, dict) else None
+    if own_policy is not None and not isinstance(own_policy, dict):
+        _refuse(f"{pointer}/envelope/policy", "wrong_type", "must be an object")
     if group.project is not None and task.get("project") is None:
         task = {**task, "project": group.project}
     if task.get("envelope_id") is not None or (own is not None and not isinstance(own, dict)):
@@ -186,4 +209,6 @@ def _check_order(children: tuple[ChildSpec, ...]) -> None:
 
 
 def _refuse(pointer: str, code: str, message: str) -> None:
-    raise InvalidInput(f"The group is not valid: {message}.", problems=((pointer, code, message),))
+    raise InvalidInput(
+        f"The group is not valid: {message.rstrip('.')}.", problems=((pointer, code, message),)
+    )

@@ -1,5 +1,6 @@
 """Groups and rounds: which children may start, which wait in vain, how the group stands. Pure."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -107,12 +108,13 @@ def _open_rounds(rounds: Sequence[int], done: Mapping[int, bool]) -> set[int]:
 def _stalled(children: Sequence[Child], *, now: datetime) -> tuple[str, ...]:
     """Return the waiting children that are all that is left of their round, and overdue."""
     found = []
+    size = Counter(child.round for child in children)
+    left = Counter(child.round for child in children if not _ended(child))
     for child in children:
-        siblings = [other for other in _of(children, child.round) if other.key != child.key]
-        if child.waiting_since is None or not siblings:
+        if child.waiting_since is None or size[child.round] == 1 or left[child.round] > 1:
             continue
         overdue_s = max(STALLED_AFTER.total_seconds(), child.wait_p90_s)
-        if (now - child.waiting_since).total_seconds() > overdue_s and all(map(_ended, siblings)):
+        if (now - child.waiting_since).total_seconds() > overdue_s:
             found.append(child.key)
     return tuple(found)
 

@@ -24,6 +24,17 @@ def cleaned(text: str) -> str:
     return " ".join("".join(c for c in kept if unicodedata.category(c)[0] != "C").split())
 
 
+def one_line(text: str) -> str:
+    """Return text that is one line already.
+
+    Raises:
+        ValueError: it holds control characters.
+    """
+    if any(ord(char) < 32 or ord(char) == 127 for char in text):
+        raise ValueError("must be one line without control characters")
+    return text
+
+
 def redacted(text: str) -> str:
     """Return text without what looks like a secret."""
     for pattern in _SECRETS:

@@ -10,6 +10,7 @@ from pydantic_core import PydanticCustomError
 from federation.event_types import EVENT_TYPES
 from orchestrator.budget_input import BudgetInput, Project
 from orchestrator.lifecycle import Cause
+from orchestrator.plain_text import one_line
 from providers.dialects.scripts.types import Dialect
 from providers.errors import InvalidInput
 from providers.movers.places import read_place
@@ -23,14 +24,8 @@ RETRIED_BY_DEFAULT = (Cause.NODE_FAILURE, Cause.PREEMPTED, Cause.LOST, Cause.DIS
 """What is no fault of the work itself."""
 
 
-def _one_line(value: str) -> str:
-    if any(ord(char) < 32 or ord(char) == 127 for char in value):
-        raise ValueError("must be one line without control characters")
-    return value
-
-
 Line = Annotated[
-    str, Field(max_length=500), BeforeValidator(lambda v: _one_line(v) if isinstance(v, str) else v)
+    str, Field(max_length=500), BeforeValidator(lambda v: one_line(v) if isinstance(v, str) else v)
 ]
 
 
@@ -161,7 +156,7 @@ class TaskInput(Frozen):
         Annotated[
             str,
             Field(min_length=1, max_length=120),
-            BeforeValidator(lambda v: _one_line(v) if isinstance(v, str) else v),
+            BeforeValidator(lambda v: one_line(v) if isinstance(v, str) else v),
         ]
         | None
     ) = Field(None, description="Shown everywhere; the first word of the command when absent.")

@@ -74,6 +74,7 @@ _ARCHITECTURES = {
 _OBJECTIVES = {
     r"cheap(?:est|ly)?|lowest (?:charge|cost)": "lowest_charge",
     r"start(?:s|ing)? (?:as )?soon(?:est)?(?: as possible)?|soonest start": "soonest_start",
+    r"risk[- ]averse|least risk|(?:most )?reliabl[ey]": "risk_averse",
     r"finish(?:ed)? (?:as )?soon(?:est)?(?: as possible)?|earliest completion": "earliest_completion",
 }
 _FILLER = frozenset(

@@ -19,7 +19,7 @@ DEFAULT_WALLTIME_S = 3600
 """Wall time of an envelope that names none."""
 
 DEFAULT_OBJECTIVE = "earliest_completion"
-OBJECTIVES = ("earliest_completion", "lowest_charge", "soonest_start")
+OBJECTIVES = ("earliest_completion", "lowest_charge", "risk_averse", "soonest_start")
 
 Count = Annotated[int, Field(strict=True, ge=0)]
 Source = Literal["user", "script", "llm", "rules"]

@@ -10,11 +10,11 @@ from datetime import datetime
 from decimal import Decimal
 
 from federation.types import ResourceRecord
-from orchestrator.envelope.types import Envelope
+from orchestrator.envelope.types import OBJECTIVES, Envelope
 from orchestrator.placement import trace
 from orchestrator.placement.cache import Commitment, PlanCache
 from orchestrator.placement.capacity import Layout, Target, lay_out, suitable_kinds
-from orchestrator.placement.choose import KNOWN_OBJECTIVES, RISK_AVERSE, Aim, misses, tie_break
+from orchestrator.placement.choose import RISK_AVERSE, Aim, misses, tie_break
 from orchestrator.placement.estimate import Work
 from orchestrator.placement.judge import Judged, Option, Question, judge_all
 from orchestrator.placement.model import PlacementModel
@@ -111,7 +111,7 @@ def _question(
 ) -> tuple[Question, list[str]]:
     wanted = objective or envelope.policy.objective or envelope.objective
     warnings = []
-    if wanted not in KNOWN_OBJECTIVES:
+    if wanted not in OBJECTIVES:
         warnings.append(f"Objective {wanted} is no placement objective; earliest_completion was used.")
         wanted = "earliest_completion"
     aim = Aim(wanted, risk_averse or wanted == RISK_AVERSE, now, diversity_load)

@@ -86,9 +86,23 @@ def understand(
     draft = _draft(task, pointer)
     envelope, conflicts = merge_script(given, draft or _silent())
     checked(envelope.data, pointer=f"{pointer}/envelope/data")
+    _signal_comes_later(task, envelope, pointer=pointer)
     data = merged(envelope.data, task.inputs, task.outputs)
     bound = within(envelope, systems, pointer=f"{pointer}/envelope").model_copy(update={"data": data})
     return Understood(bound, draft, conflicts if draft else ())
+
+
+def _signal_comes_later(task: TaskInput, envelope: EnvelopeValue, *, pointer: str) -> None:
+    """Refuse a checkpoint signal that would come as soon as the work starts, and end it."""
+    checkpoint, walltime_s = task.checkpoint, envelope.walltime_s.min
+    if checkpoint is None or checkpoint.before_s < walltime_s:
+        return
+    message = (
+        f"The signal would come {checkpoint.before_s} s before the end of a wall time of {walltime_s} s: "
+        "at once. Lower before_s, or ask for more wall time."
+    )
+    where = f"{pointer}/checkpoint/before_s"
+    raise InvalidInput(message, problems=((where, "over_walltime", message),))
 
 
 def _silent() -> Draft:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from time import monotonic
 from typing import Any
 
 from django.contrib.auth.models import AbstractBaseUser
@@ -12,6 +13,7 @@ from federation.handles import new_handle
 from federation.ledger import Happening, record
 from orchestrator.doorbell import ring
 from orchestrator.dueness import is_due
+from orchestrator.envelope.validate import read_envelope_input
 from orchestrator.group_input import ChildSpec, GroupInput, children_of
 from orchestrator.grouping import Child, Step, step
 from orchestrator.lifecycle import GROUP_MOVES, Cause, GroupState, TaskState, check_move, is_terminal
@@ -20,8 +22,9 @@ from orchestrator.services import hedging, staging
 from orchestrator.services.budgets import set_budget
 from orchestrator.services.envelopes import understand
 from orchestrator.services.moves import move_task, task_event
+from orchestrator.services.named_systems import known_systems
 from orchestrator.services.replacement import reconsider
-from orchestrator.services.tasks import Submitter, cancel_task, known_systems, new_task, read_task
+from orchestrator.services.tasks import Submitter, cancel_task, new_task, read_task
 from orchestrator.task_input import TaskInput
 from orchestrator.tracing import about
 from providers.errors import InvalidInput, NotFound
@@ -31,6 +34,8 @@ LOOK_AGAIN = timedelta(seconds=15)
 """How often a running group is looked at although no child reported."""
 PLACED_AT_ONCE = 25
 """Children placed in one transaction; the rest follows at once in the next."""
+PLACING_S = 3.0
+"""A transaction that took so long places no more: its user's other submissions wait for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +66,7 @@ def submit_group(
         InvalidInput: with every fault of every child by pointer.
     """
     wanted = read(GroupInput, given, what="group")
+    _check_shared(wanted)
     children = children_of(wanted)
     ready = _read_children(children, user, systems)
     with transaction.atomic():
@@ -96,6 +102,13 @@ def submit_group(
     return SubmittedGroup(group, tasks)
 
 
+def _check_shared(wanted: GroupInput) -> None:
+    """Refuse a fault in what the children share once, where it stands, and not in every child."""
+    for shared, pointer in ((wanted.envelope, "/envelope"), ({"policy": wanted.policy}, "")):
+        read_envelope_input(shared, pointer=pointer)
+        known_systems(shared, pointer=pointer)
+
+
 def _in_rounds(tasks: int, rounds: int) -> str:
     """Return how many tasks a group has; rounds are worth a word where there are several."""
     counted = f"{tasks} task{'' if tasks == 1 else 's'}"
@@ -105,7 +118,8 @@ def _in_rounds(tasks: int, rounds: int) -> str:
 def _read_children(
     children: Sequence[ChildSpec], user: AbstractBaseUser, systems: Collection[str] | None
 ) -> list[tuple[ChildSpec, TaskInput, Any]]:
-    ready, problems = [], []
+    ready: list[tuple[ChildSpec, TaskInput, Any]] = []
+    problems: list[tuple[str, str, str]] = []
     for spec in children:
         try:
             task = read_task(spec.task, pointer=spec.pointer)
@@ -114,6 +128,7 @@ def _read_children(
             ready.append((spec, task, understood))
         except InvalidInput as error:
             problems += list(error.problems) or [(spec.pointer, error.code, error.message)]
+        problems = list(dict.fromkeys(problems))  # all of a sweep share one task
         if len(problems) > 50:
             break
     if problems:
@@ -180,13 +195,11 @@ def advance_group(group_id: int, *, now: datetime) -> bool:
     for key in found.stalled:
         with about(tasks[key]):
             _help(group, tasks[key], now=now)
-    for key in found.start[:PLACED_AT_ONCE]:
-        with about(tasks[key]):
-            _start(tasks[key], now=now)
+    left = _start_some([tasks[key] for key in found.start], now=now)
     if found.target is not None:
         _end(group, found.target, list(tasks.values()), now=now)
         return False
-    more = len(found.start) > PLACED_AT_ONCE or bool(found.give_up)
+    more = left > 0 or bool(found.give_up)
     group.due_at = now if more else now + LOOK_AGAIN
     group.save(update_fields=["due_at", "completed_rounds"])
     return more
@@ -209,6 +222,17 @@ def _child(task: Task) -> Child:
         waiting_since=attempt.submitted_at if attempt is not None and waits else None,
         wait_p90_s=int(attempt.predicted["wait_s"]["p90"]) if attempt is not None and waits else 0,
     )
+
+
+def _start_some(tasks: Sequence[Task], *, now: datetime) -> int:
+    """Start as many children as one transaction should, one at least; return how many are left."""
+    until = monotonic() + PLACING_S
+    for number, task in enumerate(tasks):
+        if number == PLACED_AT_ONCE or (number and monotonic() > until):
+            return len(tasks) - number
+        with about(task):
+            _start(task, now=now)
+    return 0
 
 
 def _start(task: Task, *, now: datetime) -> None:

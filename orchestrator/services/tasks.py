@@ -17,7 +17,15 @@ from orchestrator.doorbell import ring
 from orchestrator.dueness import has_come
 from orchestrator.envelope.types import Envelope as EnvelopeValue
 from orchestrator.envelope.validate import read_envelope
-from orchestrator.lifecycle import TASK_MOVES, AttemptState, Cause, TaskState, is_terminal
+from orchestrator.lifecycle import (
+    GROUP_MOVES,
+    TASK_MOVES,
+    AttemptState,
+    Cause,
+    GroupState,
+    TaskState,
+    is_terminal,
+)
 from orchestrator.models import Envelope, Group, Task
 from orchestrator.placement.types import Decision as DecisionValue
 from orchestrator.services import approvals, budgets, hedging, staging
@@ -26,6 +34,7 @@ from orchestrator.services.deadlines import end_late
 from orchestrator.services.deciding import decide
 from orchestrator.services.envelopes import Understood, keep_envelope, understand, within
 from orchestrator.services.moves import attempt_event, move_task, task_event
+from orchestrator.services.named_systems import known_systems
 from orchestrator.services.placing import LOOK_AGAIN_AFTER, Placed, could_place
 from orchestrator.services.replacement import reconsider
 from orchestrator.services.rivals import still_in_the_way
@@ -181,9 +190,17 @@ def _book_drafting(task: Task, envelope: str, *, now: datetime) -> None:
 def _group_of(user: AbstractBaseUser, wanted: TaskInput) -> Group | None:
     if wanted.group is None:
         return None
-    group = Group.objects.filter(handle=wanted.group, user_id=user.pk).first()
+    rows = Group.objects.select_for_update(no_key=True)  # so that it does not end meanwhile
+    group = rows.filter(handle=wanted.group, user_id=user.pk).first()
     if group is None:
         raise NotFound(f"No group {wanted.group!r}.", pointer="/group")
+    is_over = is_terminal(GROUP_MOVES, GroupState(group.state))
+    if is_over or group.cancel_requested_at is not None:
+        raise Conflict(
+            f"Group {group.handle} {'has ended' if is_over else 'is being cancelled'}; no task joins it.",
+            remediation="Submit the task without `group`, or make another group.",
+            pointer="/group",
+        )
     return group
 
 
@@ -200,27 +217,6 @@ def kind_of(spec: Mapping[str, Any]) -> str:
     environment = spec["environment"]
     seen = [head, environment["modules"], environment["conda"], environment["container"]]
     return hashlib.sha256(json.dumps(seen, sort_keys=True).encode()).hexdigest()[:32]
-
-
-def known_systems(envelope: Mapping[str, Any] | None, *, pointer: str = "/envelope") -> None:
-    """Refuse a policy that names a system this installation does not know.
-
-    Raises:
-        InvalidInput: naming the nearest known system.
-    """
-    policy = (envelope or {}).get("policy")
-    if not isinstance(policy, dict):
-        return
-    known = set(System.objects.values_list("slug", flat=True))
-    problems = []
-    for field in ("allow_systems", "exclude_systems", "prefer"):
-        words = policy.get(field)
-        for number, word in enumerate(words if isinstance(words, list) else ()):
-            if isinstance(word, str) and word not in known:
-                where = f"{pointer}/policy/{field}/{number}"
-                problems.append((where, "unknown_system", f"No system `{word}`." + nearest(word, known)))
-    if problems:
-        raise InvalidInput("The policy names unknown systems.", problems=tuple(problems))
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ OBJECTIVES = (
     ("", _("earliest completion")),
     ("soonest_start", _("soonest start")),
     ("lowest_charge", _("lowest charge")),
+    ("risk_averse", _("least risk of a late end")),
 )
 ARCHITECTURES = (("", _("any")), ("x86_64", "x86_64"), ("aarch64", "aarch64"))
 SIGNALS = (

@@ -258,3 +258,17 @@ def test_a_bad_group_names_the_child_and_writes_nothing(
     assert not Task.objects.exists()
     assert not Group.objects.exists()
     assert not System.objects.exists()
+
+
+def test_a_transaction_that_took_long_places_no_more_but_one_child_at_least(
+    two: Sites, alice: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    group = submit(alice, children=[{"key": key, "command": ["true"]} for key in "abc"])
+    monkeypatch.setattr(groups, "PLACING_S", -1.0)
+
+    placed = []
+    for _ in range(3):
+        more = groups.advance_group(group.pk, now=timezone.now())
+        placed.append((more, group.tasks.exclude(state=TaskState.ACCEPTED).count()))
+
+    assert placed == [(True, 1), (True, 2), (False, 3)]

@@ -60,6 +60,7 @@ OBJECTIVE_WORDS: Mapping[str, str | Promise] = {
     "earliest_completion": gettext_lazy("earliest completion"),
     "soonest_start": gettext_lazy("soonest start"),
     "lowest_charge": gettext_lazy("lowest charge"),
+    "risk_averse": gettext_lazy("least risk of a late end"),
 }
 
 Refs = Mapping[str, SystemRef]
