@@ -22,7 +22,8 @@ from federation.types import Health
 from orchestrator.placement.types import Decision
 from orchestrator.services.deciding import decide
 from orchestrator.services.envelopes import understand
-from orchestrator.services.tasks import kind_of, known_systems, read_task
+from orchestrator.services.named_systems import known_systems
+from orchestrator.services.tasks import kind_of, read_task
 from orchestrator.task_input import stored
 
 log = structlog.get_logger(__name__)
