@@ -43,6 +43,7 @@ async def _live(receive: Receive, send: Send) -> None:
         message = await receive()
         if message["type"] == "lifespan.startup":
             _stop_at_once()
+            LISTENER.start(within_s=0)  # who hears events is who knows whether the database can be reached
             await send({"type": "lifespan.startup.complete"})
         else:
             LISTENER.stop()

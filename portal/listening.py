@@ -12,6 +12,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any
 
 import psycopg
@@ -27,6 +28,11 @@ CHANNEL = "facet_events"
 LOOK_ANYWAY_S = 2.0
 RING = 2000
 _BATCH = 500
+_SAME = (
+    *("host", "port", "user", "password", "dbname", "sslmode", "sslrootcert", "connect_timeout"),
+    *("tcp_user_timeout", "keepalives_idle", "keepalives_interval", "keepalives_count"),
+)
+"""Parameters of Django's connections that the listener's has as well."""
 _PAUSE_S = 0.5
 
 
@@ -60,6 +66,12 @@ class Listener:
         self._wakes: set[Callable[[], None]] = set()
         self._thread: threading.Thread | None = None
         self._ready = threading.Event()
+        self._is_away = False
+
+    @property
+    def is_away(self) -> bool:
+        """Whether the last try to connect found no server at all."""
+        return self._is_away and self._thread is not None and self._thread.is_alive()
 
     def start(self, *, within_s: float = 5.0) -> bool:
         """Start listening where that was not done; return whether the head of the log is known."""
@@ -92,7 +104,9 @@ class Listener:
                 return []
             if not self._ring or self._ring[0].cursor > cursor + 1:
                 return None
-            return [heard for heard in self._ring if heard.cursor > cursor]
+            new = list(takewhile(lambda heard: heard.cursor > cursor, reversed(self._ring)))
+        new.reverse()
+        return new
 
     def subscribe(self, wake: Callable[[], None]) -> None:
         """Have `wake` called (in another thread, quickly) on every change of the head."""
@@ -128,7 +142,7 @@ class Listener:
                 threading.Event().wait(_PAUSE_S)
 
     def _listen(self) -> None:
-        with psycopg.connect(autocommit=True, **_where()) as heard:
+        with self._connected() as heard:
             heard.execute(f"LISTEN {CHANNEL}")
             if not self._ready.is_set():
                 self.head = EventPosition.objects.order_by("-seq").values_list("seq", flat=True).first() or 0
@@ -137,6 +151,16 @@ class Listener:
                 self._catch_up()
                 for _ in heard.notifies(timeout=LOOK_ANYWAY_S, stop_after=1):
                     pass
+
+    def _connected(self) -> "psycopg.Connection[Any]":
+        try:
+            found = psycopg.connect(autocommit=True, **_where())
+        except psycopg.OperationalError as error:
+            # A server that refuses only this connection (it has too many) may serve those there are.
+            self._is_away = "FATAL" not in str(error)
+            raise
+        self._is_away = False
+        return found
 
     def _catch_up(self) -> None:
         """Put everything beyond the head into the ring; positions have no gaps, so none is passed over."""
@@ -170,8 +194,7 @@ def _let_go() -> None:
 def _where() -> dict[str, Any]:
     """Return libpq's parameters of the database that Django uses now (a test's own included)."""
     given = connection.get_connection_params()
-    names = ("host", "port", "user", "password", "dbname", "sslmode", "sslrootcert", "connect_timeout")
-    return {name: str(given[name]) for name in names if given.get(name)}
+    return {name: str(given[name]) for name in _SAME if given.get(name)}
 
 
 LISTENER = Listener()
@@ -197,3 +220,17 @@ class Bell:
     def waiting(self) -> asyncio.Future[None]:
         """Return what is done at the next ring; take it before looking for news."""
         return self._rung
+
+
+_BELLS: dict[asyncio.AbstractEventLoop, Bell] = {}
+
+
+def bell_of_loop() -> Bell:
+    """Return the bell of the running event loop, hung up at its first use."""
+    loop = asyncio.get_running_loop()
+    for other in [each for each in _BELLS if each.is_closed()]:
+        LISTENER.unsubscribe(_BELLS.pop(other).ring)
+    if loop not in _BELLS:
+        _BELLS[loop] = Bell(loop)
+        LISTENER.subscribe(_BELLS[loop].ring)
+    return _BELLS[loop]

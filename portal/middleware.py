@@ -1,4 +1,4 @@
-"""Two middlewares that must not put a thread before an async view: static files, and policies as headers."""
+"""Middlewares that put no thread before an async view: static files, policies, a database that is away."""
 
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -9,6 +9,10 @@ from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.utils.decorators import sync_and_async_middleware
 from whitenoise.middleware import WhiteNoiseMiddleware  # type: ignore[import-untyped]  # it has none
+
+from portal import database_away
+from portal.api.problems import without_database
+from portal.listening import LISTENER
 
 STRICT = (
     "default-src 'self'; img-src 'self' data:; object-src 'none'; base-uri 'none'; "
@@ -58,6 +62,32 @@ class StaticFiles(WhiteNoiseMiddleware):  # type: ignore[misc]  # whitenoise has
 
 async def _soon(response: HttpResponse) -> HttpResponse:
     return response
+
+
+class WithoutDatabase:
+    """Answer 503 while the database cannot be used; what needs none is served as ever."""
+
+    sync_capable = True
+    async_capable = True
+    free = ("/healthz", "/readyz", "/metrics", "/llms.txt", "/.well-known/", "/api/v1/schema", "/api/v1/docs")
+
+    def __init__(self, get_response: Callable[[HttpRequest], Any]) -> None:
+        self.get_response = get_response
+        self.is_async = iscoroutinefunction(get_response)
+        if self.is_async:
+            markcoroutinefunction(self)
+
+    def __call__(self, request: HttpRequest) -> Any:  # a response, or a coroutine of one
+        """Refuse at once while nobody reaches the database, rather than wait for a connection."""
+        if LISTENER.is_away and not request.path_info.startswith(self.free):
+            response = without_database(request, database_away.unavailable())
+            return _soon(response) if self.is_async else response
+        return self.get_response(request)
+
+    def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:
+        """Answer a view that lost the database on its way."""
+        failure = database_away.failure_of(exception)
+        return None if failure is None else without_database(request, failure)
 
 
 PERMISSIONS = ", ".join(

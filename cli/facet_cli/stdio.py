@@ -9,12 +9,13 @@ from __future__ import annotations
 import base64
 import http.client
 import json
+import random
 import re
 import threading
 import time
 from typing import IO, Any
 
-from facet_cli.client import Client
+from facet_cli.client import LONGEST_ASKED_S, TRIES, Client
 from facet_cli.errors import CliError
 from facet_cli.sse import Reader
 
@@ -92,11 +93,7 @@ class Carrier:
             CliError: nothing did.
             OSError, HTTPException, ValueError: it broke off.
         """
-        with self._client.call(
-            "/mcp", json.dumps(message).encode(), headers=self._headers(message), timeout_s=_TIMEOUT_S
-        ) as response:
-            kind = response.headers.get("Content-Type", "")
-            text = response.read().decode()
+        status, kind, text = self._sent(message)
         if "event-stream" in kind:
             reader = Reader()
             found = [reader.feed(line) for line in [*text.splitlines(), ""]]
@@ -106,7 +103,23 @@ class Carrier:
         answer = json.loads(text) if "json" in kind else None
         if isinstance(answer, dict) and "jsonrpc" in answer:
             return [answer]
-        return [_refusal(message, response.status, answer)]
+        return [_refusal(message, status, answer)]
+
+    def _sent(self, message: Json) -> tuple[int, str, str]:
+        """Send a message and return status, content type and text of the answer.
+
+        A server without its database refuses before it has done anything: such a message is sent again.
+        """
+        content, turn = json.dumps(message).encode(), 0
+        while True:
+            headers = self._headers(message)
+            with self._client.call("/mcp", content, headers=headers, timeout_s=_TIMEOUT_S) as response:
+                kind, text = response.headers.get("Content-Type", ""), response.read().decode()
+                asked = response.headers.get("Retry-After", "")
+            if response.status != 503 or not asked.isdigit() or turn + 1 >= TRIES:
+                return response.status, kind, text
+            time.sleep(min(float(asked), LONGEST_ASKED_S) + random.uniform(0, 0.5))
+            turn += 1
 
     def _headers(self, message: Json) -> dict[str, str]:
         headers = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}

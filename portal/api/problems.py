@@ -3,6 +3,7 @@
 import json
 import logging
 import secrets
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,10 +12,12 @@ from django.conf import settings
 from django.core.exceptions import PermissionDenied, RequestDataTooBig
 from django.http import Http404, HttpRequest, HttpResponse, UnreadablePostError
 from django.http.response import HttpResponseBase
+from django.template.loader import render_to_string
 from django.views import defaults
 from rest_framework import exceptions
 
 from orchestrator.job_tokens import JobTokenRefused
+from portal import database_away
 from portal.tokens import Unauthenticated
 from providers.errors import FacetError, InvalidInput, NotAuthorized, NotFound
 
@@ -108,11 +111,25 @@ TITLES: Mapping[str, tuple[str, str]] = {
     "scheduler_rejected": ("The scheduler refused", "Read its own words in the detail."),
     "unparsable_output": ("The scheduler printed something unknown", "Nothing was assumed; try again."),
     "profile_invalid": ("The site profile is not valid", "Mend the line named."),
+    "database_unavailable": (
+        "Facet's database cannot be reached",
+        "Send the same request again after Retry-After; with its Idempotency-Key nothing is done twice.",
+    ),
+    "database_busy": (
+        "Too much is asked of Facet's database at once",
+        "Send the same request again after Retry-After; with its Idempotency-Key nothing is done twice.",
+    ),
     "internal_error": ("Facet failed", "Try again; tell the operator the incident id."),
 }
 """What each code means in a line, and what to do about it."""
 
-RETRY_AFTER_S: Mapping[str, int] = {"scheduler_down": 30, "site_unreachable": 10, "unparsable_output": 10}
+RETRY_AFTER_S: Mapping[str, int] = {
+    "scheduler_down": 30,
+    "site_unreachable": 10,
+    "unparsable_output": 10,
+    "database_unavailable": 5,
+    "database_busy": 2,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,7 +247,7 @@ def translated(error: Exception, *, allowed: str = "") -> FacetError:
     for kinds, made in _FRAMEWORK:
         if isinstance(error, kinds):
             return made(error, allowed)
-    return _unexpected(error)
+    return database_away.failure_of(error) or _unexpected(error)
 
 
 def _refused(error: Any, _allowed: str) -> FacetError:
@@ -287,8 +304,24 @@ def not_found(request: HttpRequest, exception: Exception) -> HttpResponseBase:
     return respond(NotFound(f"There is no {request.path_info}.", remediation="See /api/v1/docs."))
 
 
+def without_database(request: HttpRequest, failure: FacetError) -> HttpResponse:
+    """Answer what needs a database that cannot be used: a problem to programs, a page to people."""
+    if _is_api(request):
+        return respond(failure)
+    problem = problem_of(failure)
+    context = {"again_s": problem.body["retry_after_s"] if request.method == "GET" else None}
+    response = HttpResponse(render_to_string("503.html", context), status=problem.status)
+    for name, value in problem.headers.items():
+        response[name] = value
+    response["Cache-Control"] = "no-store"
+    return response
+
+
 def server_error(request: HttpRequest) -> HttpResponseBase:
     """Answer a failure that no view caught."""
+    failure = database_away.failure_of(sys.exc_info()[1])
+    if failure is not None:
+        return without_database(request, failure)
     if not _is_api(request):
         return defaults.server_error(request)
     return respond(_unexpected(RuntimeError(f"a failure outside of every view at {request.path_info}")))

@@ -5,7 +5,7 @@ from typing import Any
 
 from django.urls import URLPattern, re_path
 
-from portal.api import bundle, docs
+from portal.api import bundle, docs, poll
 from portal.api.milestones import Milestones
 from portal.api.provenance import TaskCrate
 from portal.api.resources import RESOURCES
@@ -51,6 +51,7 @@ def _reads() -> list[URLPattern]:
 
 urlpatterns = [
     _route("skills", SkillList.as_view(), "skill-list"),
+    _route(f"skills/{poll.NAME}", poll.poll, "skill-wait"),
     _route("skills/(?P<name>[^/]+)", OneSkill.as_view(), "skill-show"),
     _route("events/stream", EventStream.as_view(), "event-stream"),
     *_reads(),

@@ -18,13 +18,17 @@ from portal.api.problems import problem_of, translated
 from portal.api.resources import RESOURCES
 from portal.mcp.schemas import DRY_RUN, KEY, WAIT, extras
 from portal.mcp.short import LOG_BYTES, ROOM_BYTES, fitted, harmless, sentence, told_problem
+from portal.skills import events
 from portal.skills.every import SKILLS
 from portal.skills.registry import Answer, Call, Caller, Options, Scope, Skill, require, skill
+from portal.waiting import Found, Wait
 from providers.errors import InvalidInput, NotFound
 
 READABLE = ("systems", "tasks", "groups", "attempts", "decisions", "transfers")
 """What can be read as `facet://KIND/ID`."""
+WAITING = "wait_for_events"
 LONGEST_WAIT_S = 50.0
+_OPTIONS = Options(room=ROOM_BYTES)
 _HANDLE = re.compile(r"^[a-z]{2,6}_([0-9a-z]{26})$")
 _TIME_CHARS = 10
 """Characters of a handle that say when it was made."""
@@ -52,17 +56,41 @@ def call(caller: Caller, name: str, arguments: Mapping[str, Any]) -> Told:
     return guarded(caller, name, work, dry_run=arguments.get(DRY_RUN) is True)
 
 
+def begin_wait(caller: Caller, arguments: Mapping[str, Any]) -> Wait | Told:
+    """Begin to wait for events, in a thread; the waiting itself needs none. A failure is an answer."""
+    try:
+        rates.take(caller.user.pk)
+        given = skill(WAITING).taken(dict(arguments), caller)
+        return events.begin(given, Call(caller, timezone.now(), _OPTIONS))
+    except Exception as error:  # noqa: BLE001  # every failure is answered as a problem
+        return failed(error)
+
+
+def waited(wait: Wait, found: Found) -> Told:
+    """Return what a wait that is over found."""
+    return _told(WAITING, _dumped(events.answer_of(wait, found, options=_OPTIONS)))
+
+
+def failed(error: Exception) -> Told:
+    """Return a failure as an answer."""
+    problem = problem_of(translated(error)).body
+    return Told(fitted(harmless(problem))[0], harmless(told_problem(problem)), is_error=True)
+
+
 def guarded(caller: Caller, name: str, work: Callable[[], Json], *, dry_run: bool = False) -> Told:
     """Do the work of a tool and return its answer, short enough; every failure is one, too."""
     try:
         rates.take(caller.user.pk)
         value = work()
     except Exception as error:  # noqa: BLE001  # every failure is answered as a problem
-        problem = problem_of(translated(error)).body
-        return Told(fitted(harmless(problem))[0], harmless(told_problem(problem)), is_error=True)
+        return failed(error)
     finally:
         if not connection.in_atomic_block:
             connection.close()
+    return _told(name, value, dry_run=dry_run)
+
+
+def _told(name: str, value: Json, *, dry_run: bool = False) -> Told:
     short, is_cut = fitted(harmless(value))
     told = short.get("would", short) if dry_run else short
     return Told(short, sentence(name, told, is_cut=is_cut, dry_run=dry_run))

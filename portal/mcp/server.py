@@ -8,14 +8,13 @@ import asyncio
 import contextlib
 import json
 from collections.abc import Awaitable, Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
 from functools import partial
 from typing import Any, TypeVar
 
 import mcp_types as types
 from django.conf import settings
-from django.db import connection
+from django.db import Error
 from django.utils import timezone
 from mcp.server.lowlevel import Server
 from mcp.server.request_state import RequestStateBoundary, RequestStateSecurity
@@ -24,9 +23,12 @@ from mcp.server.transport_security import TransportSecuritySettings
 from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
+from portal import database_away
 from portal.api.authentication import bearer
 from portal.api.parsing import MAX_BODY_BYTES
 from portal.api.problems import Problem, problem_of, translated
+from portal.lent import Lent
+from portal.listening import LISTENER
 from portal.mcp import approvals, calls, tasks
 from portal.mcp.schemas import DRY_RUN, hints, input_schema, output_schema
 from portal.mcp.short import told_problem
@@ -36,8 +38,8 @@ from providers.errors import FacetError
 
 METADATA_PATH = "/.well-known/oauth-protected-resource"
 _STRUCTURED_SINCE = "2025-06-18"
-_THREADS = 64
-"""Calls at once of one process; most of them wait for events, without a database connection."""
+_THREADS = 32
+"""Calls at once of one process; whoever waits for events needs none of them meanwhile."""
 _ANSWER_WITHIN_S = 3600.0
 """How long a question to a person can be answered in the client; the approval itself waits longer."""
 
@@ -61,19 +63,19 @@ class UpdateTaskParams(types.InputResponseRequestParams):
 
 
 _CALLER: ContextVar[Caller] = ContextVar("mcp_caller")
-_POOL = ThreadPoolExecutor(_THREADS, thread_name_prefix="mcp")
+LENT = Lent(_THREADS, "mcp")
 
 
 async def _borrow(work: Callable[[], T]) -> T:
-    """Run what needs the database in a thread, and give its connection back."""
+    """Run what needs the database in a thread.
 
-    def run() -> T:
-        try:
-            return work()
-        finally:
-            connection.close()
-
-    return await asyncio.get_running_loop().run_in_executor(_POOL, run)
+    Raises:
+        DatabaseUnavailable, DatabaseBusy: it cannot be used just now.
+    """
+    try:
+        return await LENT.borrow(work)
+    except Error as error:
+        raise (database_away.failure_of(error) or error) from error
 
 
 def _tool(one: Skill) -> types.Tool:
@@ -98,16 +100,29 @@ async def _call_tool(
     caller, given = _CALLER.get(), params.arguments or {}
     if params.request_state is not None:
         answers = partial(approvals.answered, caller, params.name, params.request_state)
-        told = await _borrow(partial(answers, params.input_responses))
+        told = await _asked(partial(answers, params.input_responses))
+    elif params.name == calls.WAITING:
+        return _result(context, await _waited(caller, given))
     else:
         told = await _borrow(partial(calls.call, caller, params.name, given))
         asks = partial(approvals.pending, caller, params.name, told, _elicitation(context))
-        question = None if given.get(DRY_RUN) else await _borrow(asks)
+        question = None if given.get(DRY_RUN) else await _asked(asks)
         if question is not None:
             return question.request()
     if _declares_tasks(context) and tasks.becomes_task(params.name, told, dry_run=bool(given.get(DRY_RUN))):
-        return await _borrow(partial(tasks.created, caller, told))
+        return await _asked(partial(tasks.created, caller, told))
     return _result(context, told)
+
+
+async def _waited(caller: Caller, given: Mapping[str, Any]) -> calls.Told:
+    """Wait for events in the loop: any number of callers may, as long as they like."""
+    wait = await _asked(partial(calls.begin_wait, caller, given))
+    if isinstance(wait, calls.Told):
+        return wait
+    try:
+        return calls.waited(wait, await wait.in_loop(LENT.borrow))
+    except Exception as error:  # noqa: BLE001  # every failure is answered as a problem
+        return calls.failed(error)
 
 
 def _result(context: Context, told: calls.Told) -> types.CallToolResult:
@@ -153,7 +168,7 @@ async def _get_task(context: Context, params: types.GetTaskRequestParams) -> Mes
 
 async def _update_task(context: Context, params: UpdateTaskParams) -> Message:
     _require_tasks(context)
-    told = await _borrow(partial(approvals.updated, _CALLER.get(), params.task_id, params.input_responses))
+    told = await _asked(partial(approvals.updated, _CALLER.get(), params.task_id, params.input_responses))
     if told.is_error:
         raise MCPError(types.INVALID_PARAMS, told.text, told.value)
     return {}
@@ -161,7 +176,7 @@ async def _update_task(context: Context, params: UpdateTaskParams) -> Message:
 
 async def _cancel_task(context: Context, params: types.CancelTaskRequestParams) -> Message:
     _require_tasks(context)
-    told = await _borrow(partial(tasks.cancelled, _CALLER.get(), params.task_id))
+    told = await _asked(partial(tasks.cancelled, _CALLER.get(), params.task_id))
     if told.is_error:
         raise MCPError(types.INVALID_PARAMS, told.text, told.value)
     return {}
@@ -210,7 +225,8 @@ async def _asked(work: Callable[[], T]) -> T:
         return await _borrow(work)
     except FacetError as error:
         problem = problem_of(error)
-        raise MCPError(types.INVALID_PARAMS, told_problem(problem.body), problem.body) from None
+        code = types.INVALID_PARAMS if problem.status < 500 else types.INTERNAL_ERROR
+        raise MCPError(code, told_problem(problem.body), problem.body) from None
 
 
 def _principal(_context: Context) -> str:
@@ -336,6 +352,8 @@ def _caller(header: str) -> Caller:
     Raises:
         Unauthenticated: no token, or one that is not good.
     """
+    if LISTENER.is_away:
+        raise database_away.unavailable()
     secret = bearer(header)
     if secret is None:
         raise Unauthenticated("MCP needs a bearer token.", reason="no_token")

@@ -4,23 +4,20 @@ import time
 from typing import Any
 
 from django.contrib.auth.models import AbstractBaseUser
-from django.db import connection
 from pydantic import Field, field_validator
 
 from federation.event_types import EVENT_TYPES
 from orchestrator import selectors
 from orchestrator.reach import may_follow
 from orchestrator.shown import EventShown
-from portal.listening import LISTENER
 from portal.skills.bounds import fitting
 from portal.skills.registry import Answer, Call, Options, Scope, Skill, register
+from portal.waiting import Found, Interest, Wait
 from providers.errors import Gone, InvalidInput, NotFound
 from providers.reading import nearest
 from providers.types import Frozen
 
 LONGEST_WAIT_S = 50
-_LOOK_S = 0.25
-"""Pause between looks while the listener cannot reach the database."""
 
 
 class WaitInput(Frozen):
@@ -92,47 +89,38 @@ def check_subject(user: AbstractBaseUser, subject: str | None) -> None:
         raise NotFound(f"No {subject!r} whose events you could follow.", pointer="/subject")
 
 
-def _wait(given: WaitInput, call: Call) -> Answer:
+def begin(given: WaitInput, call: Call) -> Wait:
+    """Check what is to be waited for, and from where.
+
+    Raises:
+        InvalidInput, NotFound, Gone: the types, the subject or the cursor are not good.
+    """
+    until = time.monotonic() + given.timeout_s
     user = call.caller.user
     check_types(given.types)
     check_subject(user, given.subject)
-    until = time.monotonic() + given.timeout_s
     head = selectors.head_cursor()
     after = head if given.after is None else min(given.after, head)
-    if given.after is not None:
+    if after < head:
         check_cursor(after)
-    is_listening = given.timeout_s > 0 and LISTENER.start()
-    while True:
-        head = selectors.head_cursor()
-        found = selectors.events_after(
-            user,
-            after,
-            types=given.types,
-            subject=given.subject,
-            systems=call.caller.systems,
-            limit=given.limit,
-        )
-        left = until - time.monotonic()
-        if found or left <= 0 or LISTENER.stopping:
-            return Answer(_heard(found, given, after=after, head=head, options=call.options))
-        after = max(after, head)
-        if not connection.in_atomic_block:
-            connection.close()  # a waiting caller holds none
-        if is_listening:
-            LISTENER.wait(after, timeout_s=left)
-        else:
-            time.sleep(min(_LOOK_S, left))
+    interest = Interest(user, given.types, given.subject, call.caller.systems)
+    interest.renew()
+    return Wait(interest, after, head, given.limit, until)
 
 
-def _heard(
-    found: list[EventShown], given: WaitInput, *, after: int, head: int, options: Options
-) -> HeardEvents:
-    kept = found if options.full else fitting(found, options.room - 200)
-    if len(kept) < len(found) or len(found) == given.limit:
+def _wait(given: WaitInput, call: Call) -> Answer:
+    wait = begin(given, call)
+    return answer_of(wait, wait.in_thread(), options=call.options)
+
+
+def answer_of(wait: Wait, found: Found, *, options: Options) -> Answer:
+    """Return what a poll found, as much as fits."""
+    kept = found.events if options.full else fitting(found.events, options.room - 200)
+    if len(kept) < len(found.events) or len(kept) == wait.limit:
         following = kept[-1].cursor
     else:
-        following = max([after, head, *(event.cursor for event in kept[-1:])])
-    return HeardEvents(events=kept, next=following, timed_out=not kept)
+        following = max([wait.after, found.head, *(event.cursor for event in kept[-1:])])
+    return Answer(HeardEvents(events=kept, next=following, timed_out=not kept))
 
 
 register(

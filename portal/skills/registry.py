@@ -121,11 +121,19 @@ class Skill:
         Raises:
             FacetError: whatever the caller, the input or the verb deserves.
         """
+        return self.verb(self.taken(given, caller), Call(caller, now, options or Options()))
+
+    def taken(self, given: object, caller: Caller) -> Any:
+        """Check the scope and return the input, read.
+
+        Raises:
+            FacetError: whatever the caller or the input deserves.
+        """
         require(caller, *self.scopes)
         value = read(self.input, given, what=f"{self.name} input")
         for name in _NAMING:
             check_reach(caller, getattr(value, name, None), name=name)
-        return self.verb(value, Call(caller, now, options or Options()))
+        return value
 
 
 _NAMING = ("task", "group", "attempt", "transfer", "subject", "like", "approval")

@@ -24,6 +24,7 @@ from federation.ledger import Happening, record
 from portal import env as environment
 from portal.api import stream
 from portal.listening import LISTENER, Listener
+from portal.waiting import Interest
 from tests.api.conftest import Api
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.services]
@@ -225,7 +226,7 @@ def test_the_stream_needs_a_token_and_a_get(api: Api, client: Any) -> None:
 
 
 def _reader(user: User, secret: str) -> stream.Reader:
-    return stream.Reader(user, secret, (), None, LISTENER.head)
+    return stream.Reader(Interest(user), secret, LISTENER.head)
 
 
 async def _listen(reader: stream.Reader, parts: int) -> list[bytes]:

@@ -23,12 +23,12 @@ PROBLEMS: Mapping[int, str] = {
     429: "Too many requests; Retry-After says when to come back.",
     500: "Facet failed; the problem holds an incident id.",
     502: "The site answered with something unknown.",
-    503: "The site's scheduler does not answer.",
+    503: "Facet's database cannot be used just now, or the site's scheduler does not answer; try again.",
     504: "The site gave no answer in time.",
 }
 
 
-_ALWAYS = (401, 403, 422, 429, 500)
+_ALWAYS = (401, 403, 422, 429, 500, 503)
 
 
 WITH_BODY = (400, 409, 413, 415)

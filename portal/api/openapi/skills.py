@@ -93,7 +93,7 @@ def operation_of(one: Skill, operation: str, given: Json, schemas: Schemas) -> J
 
 def _site(one: Skill) -> Sequence[int]:
     """Return the statuses of skills that ask a site or keep a cursor."""
-    return {"read_log": (502, 503, 504), "wait_for_events": (410,)}.get(one.name, ())
+    return {"read_log": (502, 504), "wait_for_events": (410,)}.get(one.name, ())
 
 
 def describe_task_routes(paths: dict[str, Json], schemas: Schemas) -> None:
