@@ -38,6 +38,7 @@ from orchestrator.models import Delivery
 from portal.skills.registry import Caller, Scope
 from portal.subscriptions import SubscriptionInput, create
 from portal.webhooks.deliver import deliver
+from tests.cli import installed
 from tests.cli.agents import ended, rule, rules
 from tests.cli.conftest import Facet, Server, World
 
@@ -79,7 +80,7 @@ def quantile(values: list[float], share: float) -> float:
 def agent(facet: Facet, *, works: bool) -> tuple[Path, Path]:
     """Put a `claude` on the path; return where it notes its wakes and its calls."""
     record_, state = facet.home / "wakes.jsonl", facet.home / "calls.json"
-    text = AGENT.format(python=sys.executable, record=str(record_), state=str(state), works=works)
+    text = AGENT.format(python=installed.python(), record=str(record_), state=str(state), works=works)
     program = facet.home / "bin" / "claude"
     program.write_text(text)
     program.chmod(0o755)

@@ -69,7 +69,17 @@ class WithoutDatabase:
 
     sync_capable = True
     async_capable = True
-    free = ("/healthz", "/readyz", "/metrics", "/llms.txt", "/.well-known/", "/api/v1/schema", "/api/v1/docs")
+    free = (
+        "/healthz",
+        "/readyz",
+        "/metrics",
+        "/llms.txt",
+        "/.well-known/",
+        "/api/v1/schema",
+        "/api/v1/docs",
+        "/api/v1/bundle",
+        "/api/v1/cli/",
+    )
 
     def __init__(self, get_response: Callable[[HttpRequest], Any]) -> None:
         self.get_response = get_response

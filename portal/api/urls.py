@@ -77,6 +77,8 @@ urlpatterns = [
     ),
     _route("calibration", Calibration.as_view(), "calibration"),
     _route("bundle", bundle.download, "bundle"),
+    re_path(f"{_V1}cli/$", bundle.command_line, name="cli"),
+    _route("cli/(?P<name>[^/]+)", bundle.wheel, "cli-wheel"),
     _route("schema", docs.schema, "schema"),
     _route("docs", docs.browse, "docs"),
     _route("docs/errors", docs.errors, "docs-errors"),

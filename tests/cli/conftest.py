@@ -21,10 +21,10 @@ import psycopg
 import pytest
 from psycopg import sql
 
-ROOT = Path(__file__).resolve().parents[2]
-CLI = ROOT / "cli"
-PYTHON = os.environ.get("CLI_PYTHON") or sys.executable
-"""The Python that runs the command line; name another to try the oldest one."""
+from tests.cli import installed
+from tests.cli.installed import CLI, ROOT
+
+__all__ = ["CLI", "ROOT"]
 
 
 def free_port() -> int:
@@ -200,7 +200,6 @@ class Facet:
             "HOME": str(self.home),
             "XDG_CONFIG_HOME": str(self.home / "config"),
             "XDG_STATE_HOME": str(self.home / "state"),
-            "PYTHONPATH": str(CLI),
             "PYTHONDONTWRITEBYTECODE": "1",
             "PYTHONWARNINGS": "error",
             "LANG": "C.UTF-8",
@@ -211,7 +210,7 @@ class Facet:
     def start(self, *words: str, stdin: int | IO[Any] | None = subprocess.DEVNULL) -> "subprocess.Popen[str]":
         """Start a command and return it."""
         process = subprocess.Popen(
-            [PYTHON, "-m", "facet_cli", *words],
+            [installed.python(), "-m", "facet_cli", *words],
             env=self.environment,
             cwd=self.home,
             stdin=stdin,

@@ -16,10 +16,11 @@ from urllib.request import Request, urlopen
 
 import pytest
 
-from portal import bundle
+from portal import bundle, cli_wheel
 from portal.skills.every import SKILLS
 from portal.skills.registry import described
-from tests.cli.conftest import CLI, PYTHON, Facet, World
+from tests.cli import installed
+from tests.cli.conftest import Facet, World
 
 services = pytest.mark.services
 FAILING = """#!/bin/bash
@@ -138,9 +139,8 @@ def test_a_bundle_that_would_write_elsewhere_is_refused(tmp_path: Path) -> None:
     )
 
     done = subprocess.run(
-        [PYTHON, "-c", program, str(tmp_path / "a" / "b")],
+        [installed.python(), "-c", program, str(tmp_path / "a" / "b")],
         input=harmful.getvalue(),
-        env={**os.environ, "PYTHONPATH": str(CLI)},
         capture_output=True,
         check=False,
         timeout=20,
@@ -210,7 +210,7 @@ def newcomer(facet: Facet) -> Reader:
     with urlopen(f"{facet.url}/api/v1/bundle", timeout=10) as response:
         zipfile.ZipFile(io.BytesIO(response.read())).extractall(facet.home / "skills")
     program = facet.home / "bin" / "facet"
-    program.write_text(f'#!/bin/sh\nexec {PYTHON} -m facet_cli "$@"\n')
+    program.write_text(f'#!/bin/sh\nexec {installed.python()} -m facet_cli "$@"\n')
     program.chmod(0o755)
     (facet.home / "bin" / "python3").symlink_to(sys.executable)
     (facet.home / "job.sbatch").write_text(FAILING)
@@ -241,6 +241,29 @@ def test_every_curl_example_works_from_look_to_resubmission(newcomer: Reader, fa
     assert again["id"] != submitted
     assert newcomer.answers_to("Change")[0]["id"] == again["id"]
     assert facet("wait", again["id"]).code in {0, 7}
+
+    (streamed,) = newcomer.answers_to("Or hear it")
+    assert (streamed["type"], streamed["task"]) == ("task.failed", submitted)
+
+
+@services
+def test_the_server_has_the_command_line_that_fits_it(world: World, tmp_path: Path) -> None:
+    subprocess.run([installed.oldest(), "-m", "venv", str(tmp_path / "fresh")], check=True, timeout=120)
+    fresh = tmp_path / "fresh" / "bin"
+    words = ("--no-index", "--disable-pip-version-check", "--find-links", f"{world.server.url}/api/v1/cli/")
+    subprocess.run([fresh / "pip", "install", "-q", *words, "facet-cli"], check=True, timeout=120)
+    told = subprocess.run(
+        [fresh / "facet", "version"], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert told.stdout.startswith("facet 0.1.0 (Python 3.")
+
+    served = zipfile.ZipFile(io.BytesIO(cli_wheel.content()))
+    built = zipfile.ZipFile(installed.build(tmp_path))
+    assert served.testzip() is None
+    names = [name for name in built.namelist() if not name.endswith(("METADATA", "RECORD", "WHEEL"))]
+    assert {name: served.read(name) for name in names} == {name: built.read(name) for name in names}
+    with pytest.raises(HTTPError, match="404"):
+        urlopen(f"{world.server.url}/api/v1/cli/facet_cli-9.9-py3-none-any.whl", timeout=10)
 
 
 @services

@@ -9,7 +9,8 @@ import pytest
 from mcp.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 
-from tests.cli.conftest import PYTHON, Facet, World, free_port
+from tests.cli import installed
+from tests.cli.conftest import Facet, World, free_port
 
 T = TypeVar("T")
 
@@ -21,7 +22,7 @@ def spoken(facet: Facet, work: Callable[[Client], Awaitable[T]], *, mode: str = 
 
     async def run() -> T:
         program = StdioServerParameters(
-            command=PYTHON, args=["-m", "facet_cli", "mcp"], env=facet.environment, cwd=facet.home
+            command=installed.python(), args=["-m", "facet_cli", "mcp"], env=facet.environment, cwd=facet.home
         )
         async with Client(stdio_client(program), mode=mode) as client:
             return await work(client)

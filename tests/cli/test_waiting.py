@@ -14,8 +14,9 @@ from typing import Any
 import psutil
 import pytest
 
+from tests.cli import installed
 from tests.cli.agents import Agent, ended, rule, rules, status
-from tests.cli.conftest import PYTHON, Facet, World, until
+from tests.cli.conftest import Facet, World, until
 
 pytestmark = pytest.mark.services
 
@@ -44,7 +45,7 @@ class _Reading:
 
     def _start(self) -> "subprocess.Popen[str]":
         cursor = self.heard[-1]["cursor"] if self.heard else self.after
-        words = [PYTHON, "-m", "facet_cli", "events", "-f", "--after", str(cursor), "--json"]
+        words = [installed.python(), "-m", "facet_cli", "events", "-f", "--after", str(cursor), "--json"]
         with self.path.open("ab") as out:
             made = subprocess.Popen(
                 words, env=self.facet.environment, cwd=self.facet.home, stdout=out, text=True

@@ -15,7 +15,8 @@ import psycopg
 import pytest
 
 from portal.embedded.engine import Engine, running
-from tests.cli.conftest import CLI, ROOT, Server, until
+from tests.cli import installed
+from tests.cli.conftest import ROOT, Server, until
 
 pytestmark = [pytest.mark.services, pytest.mark.timeout(300)]
 
@@ -171,14 +172,13 @@ def test_a_stopped_database_is_told_to_all_and_nobody_misses_a_thing(place: Plac
     assert told.readline() == b"retry: 2000\n"
     environment = {
         "PATH": os.environ["PATH"],
-        "PYTHONPATH": str(CLI),
         "HOME": str(tmp_path),
         "FACET_URL": place.server.url,
         "FACET_TOKEN": place.token,
     }
 
     def facet(*words: str) -> "subprocess.Popen[str]":
-        argv, pipe = [sys.executable, "-m", "facet_cli", *words], subprocess.PIPE
+        argv, pipe = [installed.python(), "-m", "facet_cli", *words], subprocess.PIPE
         return subprocess.Popen(argv, env=environment, stdout=pipe, stderr=pipe, text=True)
 
     with facet("events", "--follow", "--json") as followed, contextlib.closing(link):
