@@ -108,7 +108,7 @@ def serving(*, pool: int = 4) -> Iterator[Server]:
 
 
 def _wait_until_up(port: int, process: "subprocess.Popen[bytes]") -> None:
-    until = time.monotonic() + 40
+    until = time.monotonic() + 180  # a busy machine takes its time to load all of it
     while time.monotonic() < until and process.poll() is None:
         with contextlib.suppress(OSError):
             link = http.client.HTTPConnection("127.0.0.1", port, timeout=5)

@@ -64,7 +64,7 @@ class Server:
                 stdout=log,
                 stderr=log,
             )
-        until = time.monotonic() + 60
+        until = time.monotonic() + 180  # a busy machine takes its time to load all of it
         while time.monotonic() < until:
             try:
                 urlopen(f"{self.url}/healthz", timeout=5).close()

@@ -79,4 +79,4 @@ def test_the_wheel_holds_the_sources_and_runs_alone_on_the_oldest_python_here(tm
         **given,
     )
     assert refused.returncode == 3, refused.stderr
-    assert json.loads(refused.stdout)["code"] == "not_logged_in"
+    assert json.loads(refused.stdout)["error"]["code"] == "not_logged_in"
