@@ -1,7 +1,7 @@
 """A long poll under way: what it waits for, and how it looks for it.
 
-Whoever waits holds neither a thread nor a database connection: when the process's one listener hears of
-events, each poll finds its own in the ring, without a query. The database is asked at the beginning and at
+Whoever waits does so in the event loop and holds no database connection: when the process's one listener hears
+of events, each poll finds its own in the ring, without a query. The database is asked at the beginning and at
 the end, so that what was committed before either is never left out, and where the ring reaches not so far.
 """
 

@@ -1,4 +1,4 @@
-"""POST skills/wait_for_events: begun like every skill, then waited for without a thread."""
+"""POST skills/wait_for_events: begun like every skill, then waited for in the event loop."""
 
 from typing import Any, ClassVar
 

@@ -21,10 +21,12 @@ from django.db import connection, transaction
 from django.utils import timezone
 
 from federation.ledger import Happening, record
+from orchestrator.selectors import head_cursor
 from portal import env as environment
 from portal.api import stream
+from portal.lent import Lent
 from portal.listening import LISTENER, Listener
-from portal.waiting import Interest
+from portal.waiting import Found, Interest, Wait
 from tests.api.conftest import Api
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.services]
@@ -366,3 +368,33 @@ def test_the_long_poll_wakes_on_a_server(server: Server, api: Api, alice: User) 
     assert [event["id"] for event in heard["events"]] == [handle]
     assert heard["next"] == 1
     assert heard_at - at < 1
+
+
+def test_a_thousand_polls_wait_without_a_thread_or_a_query_each(alice: User) -> None:
+    lent, asked = Lent(1, "few"), []
+    LISTENER.start()
+    head = head_cursor()
+
+    def happen() -> list[str]:
+        try:
+            return _happen(alice)
+        finally:
+            connection.close()
+
+    async def borrow(work: Callable[[], Found]) -> Found:
+        asked.append(work)
+        return await lent.borrow(work)
+
+    async def all_of_them() -> tuple[list[str], list[Found]]:
+        until = time.monotonic() + 60
+        waits = [Wait(Interest(alice), head, head, 10, until) for _ in range(1000)]
+        polls = [asyncio.ensure_future(each.in_loop(borrow)) for each in waits]
+        await asyncio.sleep(0.2)
+        assert threading.active_count() < 30
+        handles = await asyncio.to_thread(happen)
+        return handles, await asyncio.wait_for(asyncio.gather(*polls), 30)
+
+    handles, found = asyncio.run(all_of_them())
+
+    assert [[event.id for event in each.events] for each in found] == [handles] * 1000
+    assert asked == []

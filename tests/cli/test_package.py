@@ -9,6 +9,7 @@ import sys
 import tomllib
 import zipfile
 from pathlib import Path
+from typing import Any
 
 from tests.cli import installed
 from tests.cli.installed import CLI, ROOT
@@ -64,7 +65,11 @@ def test_the_wheel_holds_the_sources_and_runs_alone_on_the_oldest_python_here(tm
 
     oldest = installed.oldest()
     python = installed.install(wheel, tmp_path / "fresh", oldest)
-    given = {"env": {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}, "cwd": tmp_path, "timeout": 60}
+    given: dict[str, Any] = {
+        "env": {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path)},
+        "cwd": tmp_path,
+        "timeout": 60,
+    }
     asks = "import sys; print('%d.%d.%d' % sys.version_info[:3])"
     version = subprocess.run([oldest, "-c", asks], capture_output=True, text=True, check=True, **given).stdout
     facet = tmp_path / "fresh" / "bin" / "facet"
