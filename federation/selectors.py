@@ -226,6 +226,12 @@ def snapshots(user: AbstractBaseUser) -> QuerySet[Snapshot]:
     return rows.select_related("system").defer("body").order_by("-id")
 
 
+def known_since(user: AbstractBaseUser, slug: str) -> datetime | None:
+    """Return when a system was first seen, of what is still kept; None = never."""
+    rows = snapshots(user).filter(system__slug=slug).order_by("id")
+    return rows.values_list("taken_at", flat=True).first()
+
+
 def allocations(user: AbstractBaseUser) -> QuerySet[Allocation]:
     """Return this user's allocations, newest first."""
     return Allocation.objects.filter(user_id=user.pk).select_related("system").order_by("-id")

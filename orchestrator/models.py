@@ -164,6 +164,9 @@ class Task(models.Model):
             models.Index(name="task_by_user", fields=["user", "-id"]),
             # Lists by state: the running ones may all be older than a hundred thousand that have ended.
             models.Index(name="task_by_state", fields=["user", "state", "-id"]),
+            # Lists by change and by name: without, each page sorts all of a user's tasks.
+            models.Index(name="task_by_change", fields=["user", "-updated_at", "-id"]),
+            models.Index(name="task_by_name", fields=["user", "name", "id"]),
             models.Index(
                 name="task_active",
                 fields=["user", "state"],

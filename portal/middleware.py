@@ -57,6 +57,11 @@ class StaticFiles(WhiteNoiseMiddleware):  # type: ignore[misc]  # whitenoise has
         del response["Content-Type"]
         for name, content in answer.headers:
             response[name] = content
+        if answer.file is not None and response["Content-Length"] != str(len(body)):
+            # The file was replaced after this process noted its length: what is sent is what counts, and the
+            # old file's marks must not stand for it.
+            response["Content-Length"] = str(len(body))
+            del response["ETag"], response["Last-Modified"]
         return response
 
 

@@ -207,7 +207,7 @@ STATIC_URL = "/static/"
 STATIC_ROOT = ROOT / "staticfiles" if ENV.production else None  # else: served in place
 STATICFILES_DIRS = [folder for folder in (ROOT / "static",) if folder.is_dir()]
 WHITENOISE_USE_FINDERS = not ENV.production
-WHITENOISE_AUTOREFRESH = DEBUG
+WHITENOISE_AUTOREFRESH = not ENV.production  # served in place, a file may change under a running process
 STORAGES = {
     "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
     "staticfiles": {

@@ -90,7 +90,9 @@ def system_show(request: SignedInRequest, slug: str) -> HttpResponse:
 def _history(
     request: SignedInRequest, slug: str, records: list[ResourceRecord], *, now: datetime
 ) -> HistoryView | None:
-    hours = hours_of(request.GET.get("hours", ""))
+    word = request.GET.get("hours", "")
+    known_since = None if word else federation.known_since(request.user, slug)
+    hours = hours_of(word, known_for=now - known_since if known_since else None)
     found = federation.history([slug], hours=hours, points=POINTS, now=now)
     gpus, cpus = devices(records)
     return history_view(found, request.GET.get("partition", ""), gpus, cpus, hours=hours, now=now)

@@ -152,6 +152,8 @@ class TaskForm(forms.Form):
     saved_as = _text(_("Name of the template"), placeholder="md-equilibration")
     sharing = forms.CharField(required=False, max_length=100)
     once = forms.CharField(required=False, max_length=64, widget=forms.HiddenInput)
+    origin = forms.CharField(required=False, max_length=64, widget=forms.HiddenInput)
+    """Handle of the task or template it was filled from."""
     needs_work = True
     """Whether an input without command and script is refused when it is read."""
     folded: tuple[str, ...] = (
@@ -298,7 +300,7 @@ def asked_fields(form: TaskForm) -> dict[str, str]:
     }
 
 
-NOT_IN_ADDRESS = frozenset({"once", "work", "words", "saved_as", "sharing"})
+NOT_IN_ADDRESS = frozenset({"once", "work", "words", "saved_as", "sharing", "origin"})
 
 
 def _given(**fields: Any) -> dict[str, Any]:

@@ -33,10 +33,12 @@ def page_of(
 
 
 def _beyond(at: Model, field: str, side: str) -> Q:
-    beyond = Q(**{f"{field}__{side}": getattr(at, field)})
+    value = getattr(at, field)
+    beyond = Q(**{f"{field}__{side}": value})
     if field == "id":
         return beyond
-    return beyond | Q(**{field: getattr(at, field), f"id__{side}": at.pk})
+    # The first bound says nothing new to a reader; it lets the database begin in its index at the row.
+    return Q(**{f"{field}__{side}e": value}) & (beyond | Q(**{field: value, f"id__{side}": at.pk}))
 
 
 def query_of(words: Mapping[str, Any], **more: str | None) -> str:

@@ -1,7 +1,7 @@
 """The submit page: fill, draft from a script, preview, submit. Each asks one verb."""
 
 from dataclasses import dataclass, field
-from typing import cast
+from typing import Any, cast
 from uuid import uuid4
 
 from django.http import HttpResponse
@@ -21,6 +21,7 @@ from portal.skills.registry import Caller, Scope
 from portal.web.forms import NOT_IN_ADDRESS, TaskForm, field_of
 from portal.web.guard import SignedInRequest, signed_in
 from portal.web.presenters.from_decision import decision_view
+from portal.web.presenters.from_earlier import Origin, again, earlier
 from portal.web.presenters.from_submission import (
     draft_view,
     drafted_view,
@@ -29,11 +30,11 @@ from portal.web.presenters.from_submission import (
     problems_by_field,
     template_rows,
 )
-from portal.web.presenters.submission import Draft, Preview, Problem
+from portal.web.presenters.submission import Draft, Earlier, Preview, Problem
 from portal.web.rendering import page
 from portal.web.seen import system_refs
 from portal.web.told import tell
-from providers.errors import Conflict, FacetError, InvalidInput
+from providers.errors import Conflict, FacetError, InvalidInput, NotFound
 
 TEMPLATE = "tasks/submit.html"
 TEMPLATES_SHOWN = 12
@@ -49,6 +50,8 @@ class Answer:
     """The envelope as script and form say it together, silences left out."""
     asked: dict[str, object] | None = None
     """The task input that was asked about; None = it is none yet."""
+    earlier: Earlier | None = None
+    """What the form says otherwise than the task or template it was filled from."""
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -58,7 +61,8 @@ def task_new(request: SignedInRequest) -> HttpResponse:
     if request.method != "POST":
         values = _initial(request)
         said = values.get("command") or values.get("script")
-        return _show(request, TaskForm(initial=values), _ask(request, TaskForm(values)) if said else None)
+        answer = _ask(request, TaskForm(values)) if said or values.get("origin") else None
+        return _show(request, TaskForm(initial=values), answer)
     form = TaskForm(request.POST)
     action = request.POST.get("action", "submit")
     if action == "draft":
@@ -78,7 +82,12 @@ def task_new(request: SignedInRequest) -> HttpResponse:
 def task_preview(request: SignedInRequest) -> HttpResponse:
     """Answer only the preview beside the form."""
     answer = _ask(request, TaskForm(request.POST))
-    context = {"preview": answer.preview, "draft": answer.draft, "asked": answer.asked}
+    context = {
+        "preview": answer.preview,
+        "draft": answer.draft,
+        "asked": answer.asked,
+        "earlier": answer.earlier,
+    }
     return page(request, f"{TEMPLATE}#preview", context)
 
 
@@ -87,11 +96,11 @@ def _initial(request: SignedInRequest) -> dict[str, object]:
     values: dict[str, object] = {"once": uuid4().hex, "work": "command"}
     if handle := request.GET.get("from"):
         task = tasks.find_task(request.user, handle)
-        values |= form_values(task.spec, task.envelope.original or {})
+        values |= form_values(task.spec, task.envelope.original or {}) | {"origin": task.handle}
     if handle := request.GET.get("template"):
         body = task_templates.find_template(request.user, handle).body
-        values |= form_values(body, body.get("envelope") or {})
-    named = (set(TaskForm.base_fields) - NOT_IN_ADDRESS) | {"work"}
+        values |= form_values(body, body.get("envelope") or {}) | {"origin": handle}
+    named = (set(TaskForm.base_fields) - NOT_IN_ADDRESS) | {"work", "origin"}
     return values | {name: request.GET[name] for name in named & request.GET.keys()}
 
 
@@ -104,6 +113,7 @@ def _show(
         "preview": answer.preview if answer else None,
         "draft": answer.draft if answer else None,
         "asked": answer.asked if answer else None,
+        "earlier": answer.earlier if answer else None,
         "templates": template_rows(task_templates.templates(request.user)[:TEMPLATES_SHOWN], request.user.pk),
         "projects": task_templates.projects(request.user),
     }
@@ -112,21 +122,47 @@ def _show(
 
 def _ask(request: SignedInRequest, form: TaskForm) -> Answer:
     """Return where the work would run, or every fault that keeps it from being a task."""
-    if not form.is_valid():
-        return Answer(Preview(None, form_problems(form)))
+    valid, origin = form.is_valid(), _origin(request, form)
+    since = earlier(origin, form) if origin else None
+    if not valid:
+        return Answer(Preview(None, form_problems(form)), earlier=since)
+    given = again(origin, form.task_input) if origin else form.task_input
     try:
-        decision, understood = tasks.preview(request.user, form.task_input, now=timezone.now())
+        decision, understood = tasks.preview(request.user, given, now=timezone.now())
     except InvalidInput as error:
-        return Answer(Preview(None, problems_by_field(form, error.problems, error.message)))
+        problems = problems_by_field(form, error.problems, error.message)
+        return Answer(Preview(None, problems), earlier=since)
     except FacetError as error:
-        return Answer(Preview(None, (Problem("", "", f"{error.message} {error.remediation}".strip()),)))
+        problem = Problem("", "", f"{error.message} {error.remediation}".strip())
+        return Answer(Preview(None, (problem,)), earlier=since)
     draft = draft_view(understood.draft, understood.conflicts) if understood else None
     said = (
         understood.draft.given.model_dump(mode="json", exclude_none=True)
         if understood and understood.draft
         else {}
     )
-    return Answer(Preview(decision_view(decision, system_refs())), draft, said, form.task_input)
+    return Answer(Preview(decision_view(decision, system_refs())), draft, said, given, since)
+
+
+def _origin(request: SignedInRequest, form: TaskForm) -> Origin | None:
+    """Return what the form was filled from; None = nothing, or it is not there any more."""
+    handle = str(form["origin"].value() or "")
+    if not handle:
+        return None
+    try:
+        if handle.startswith("task_"):
+            task = tasks.find_task(request.user, handle)
+            return Origin(task.handle, task.name, task.spec, task.envelope.original or {})
+        row = task_templates.find_template(request.user, handle)
+        return Origin(row.handle, row.name, row.body, row.body.get("envelope") or {}, is_template=True)
+    except NotFound:
+        return None
+
+
+def _input_of(request: SignedInRequest, form: TaskForm) -> dict[str, Any]:
+    """Return the task input of a valid form, with what its origin says beyond the form's fields."""
+    origin = _origin(request, form)
+    return again(origin, form.task_input) if origin else form.task_input
 
 
 def _filled(request: SignedInRequest, form: TaskForm) -> HttpResponse:
@@ -163,7 +199,7 @@ def _save(request: SignedInRequest, form: TaskForm) -> HttpResponse:
         row = task_templates.save_template(
             request.user,
             form.cleaned_data["saved_as"],
-            form.task_input,
+            _input_of(request, form),
             now=timezone.now(),
             sharing=sharing or TaskTemplate.PRIVATE,
             project=project,
@@ -181,7 +217,7 @@ def _save(request: SignedInRequest, form: TaskForm) -> HttpResponse:
 
 def _submit(request: SignedInRequest, form: TaskForm) -> HttpResponse:
     once = form.cleaned_data["once"]
-    given = form.task_input | ({"client_ref": f"page:{once}"} if once else {})
+    given = _input_of(request, form) | ({"client_ref": f"page:{once}"} if once else {})
     actor = f"user:{request.user.get_username()}"
     try:
         refreshed = refresh_leaders(request.user, given, now=timezone.now())

@@ -39,14 +39,16 @@ class Watched:
 
     page: "Page"
     base: str
+    stream: bool = False
+    """Whether the server under test serves the event stream; Django's test server cannot."""
     faults: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.page.on("console", self._heard)
         self.page.on("pageerror", lambda error: self.faults.append(f"error: {error}"))
         self.page.on("request", self._asked)
-        # The test server has no asynchronous side; the stream is tested where it is served.
-        self.page.route("**/api/v1/events/stream", lambda route: route.fulfill(status=204))
+        if not self.stream:
+            self.page.route("**/api/v1/events/stream", lambda route: route.fulfill(status=204))
 
     def _heard(self, message: "ConsoleMessage") -> None:
         if message.type in {"error", "warning"}:

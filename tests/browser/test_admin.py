@@ -5,9 +5,12 @@ from pathlib import Path
 import pytest
 from django.contrib.auth.models import User
 
-from federation.models import System
+from federation.models import Connection, System
 from federation.profile_yaml import read_profile
 from federation.services import store_profile
+from portal.models import ApiToken
+from portal.skills.registry import Scope
+from portal.tokens import issue_token
 from tests.browser.conftest import Watched
 from tests.browser.site import make_site, now
 
@@ -96,7 +99,11 @@ def test_an_appointed_person_finds_their_system_and_no_other(watched: Watched, a
 
 
 def test_the_admins_main_pages_are_accessible(watched: Watched, anvil: System) -> None:
-    User.objects.create_superuser("root", password=PASSWORD)
+    root = User.objects.create_superuser("root", password=PASSWORD)
+    link = Connection.objects.get(system=anvil)
+    issue_token(link.user, name="laptop", scopes=(Scope.READ,), now=now())
+    profile = anvil.revisions.order_by("revision").first()
+    assert profile is not None
     assert anvil.snapshot is not None
     watched.goto("/admin/login/")
     faults = {f"login {rule}": where for rule, where in watched.violations().items()}
@@ -107,6 +114,11 @@ def test_the_admins_main_pages_are_accessible(watched: Watched, anvil: System) -
     both = {
         "profile": f"{system}/change/",
         "probe": f"{system}/probe/{anvil.snapshot.handle}/",
+        "user": f"/admin/auth/user/{root.pk}/change/",
+        "users": "/admin/auth/user/",
+        "connections": "/admin/federation/connection/",
+        "tokens": "/admin/portal/apitoken/",
+        "roll-back": f"{system}/history/{profile.revision}/roll-back/",
     }
     more = {
         "systems": "/admin/federation/system/",
@@ -115,6 +127,15 @@ def test_the_admins_main_pages_are_accessible(watched: Watched, anvil: System) -
         "managers": f"{system}/managers/",
         "allocation": "/admin/federation/allocation/add/",
         "events": "/admin/federation/event/",
+        "revision": f"{system}/history/{profile.revision}/",
+        "connection": f"/admin/federation/connection/{link.pk}/change/",
+        "token": f"/admin/portal/apitoken/{ApiToken.objects.get().pk}/change/",
+        "disable": f"{system}/disable/",
+        "new-user": "/admin/auth/user/add/",
+        "new-system": "/admin/federation/system/add/",
+        "group": "/admin/auth/group/add/",
+        "tasks": "/admin/orchestrator/task/",
+        "budgets": "/admin/orchestrator/budget/",
     }
     # The theme reads the colour scheme as a page loads.
     for scheme, pages in {"light": both | more, "dark": both}.items():

@@ -5,9 +5,12 @@ from pathlib import Path
 
 import pytest
 from django.contrib.auth.models import User
+from pytest_django.fixtures import Settings
 
-from orchestrator.models import Group, Task
+from orchestrator import moving
+from orchestrator.models import Group, Subscription, Task, Transfer
 from orchestrator.services.groups import advance_group, submit_group
+from orchestrator.services.transfers import move_data
 from tests.browser.conftest import Watched
 from tests.browser.site import hand_out, make_site, work_until
 
@@ -49,12 +52,29 @@ def campaign(user: User) -> Group:
     return group
 
 
-def test_every_page_of_work_is_accessible_and_fits_a_phone(watched: Watched, mira: User) -> None:
+def moved(user: User, folder: Path) -> Transfer:
+    """Move one file of this machine, to its end."""
+    home = folder / "home" / user.get_username()
+    home.mkdir(parents=True)
+    (home / "x").write_text("hello\n")
+    given = {"source": f"file://{home}/x", "destination": f"file://{home}/y"}
+    transfer = move_data(user, given, actor="user:mira", now=datetime.now(UTC))
+    moving.watch_transfers(user.pk, now=datetime.now(UTC))
+    transfer.refresh_from_db()
+    assert (home / "y").read_text() == "hello\n"
+    return transfer
+
+
+def test_every_page_of_work_is_accessible_and_fits_a_phone(
+    watched: Watched, mira: User, tmp_path: Path, settings: Settings
+) -> None:
+    settings.LOCAL_ROOTS = (str(tmp_path / "home" / "{user}"),)
     page = watched.page
     group = campaign(mira)
     hand_out()
     running = Task.objects.get(name="dock-a")
     work_until(running, "running")
+    transfer = moved(mira, tmp_path)
     watched.sign_in("mira", "a-long-password")
 
     watched.goto("/agents/")
@@ -85,6 +105,8 @@ def test_every_page_of_work_is_accessible_and_fits_a_phone(watched: Watched, mir
         "work-groups": "/groups/",
         "work-group": f"/groups/{group.handle}/",
         "work-data": "/transfers/",
+        "work-transfer": f"/transfers/{transfer.handle}/",
+        "work-subscription": f"/subscriptions/{Subscription.objects.get().handle}/",
         "work-allocations": "/allocations/",
         "work-agents": "/agents/",
         "work-events": "/events/",

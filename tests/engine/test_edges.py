@@ -10,12 +10,14 @@ from typing import Any
 import pytest
 from django.conf import settings as django_settings
 from django.contrib.staticfiles import finders
-from django.test import AsyncClient, Client
+from django.http import HttpResponse
+from django.test import AsyncClient, Client, RequestFactory, override_settings
 from pytest_django.fixtures import Settings
 
 from portal import demo_file, health, heartbeat
 from portal import settings as facet_settings
 from portal.celery import Every, app, schedule
+from portal.middleware import StaticFiles
 from portal.program import Backoff
 from portal.secret_key import kept_key
 
@@ -146,6 +148,28 @@ def test_an_unchanged_static_file_is_not_sent_again(client: Client) -> None:
     again = client.get("/static/admin/css/base.css", headers={"if-modified-since": first["Last-Modified"]})
 
     assert (again.status_code, again.content) == (304, b"")
+
+
+def test_a_static_file_that_grew_is_sent_whole_and_not_under_the_old_mark(tmp_path: Path) -> None:
+    path = tmp_path / "a.css"
+    path.write_bytes(b"a{}")
+    request = RequestFactory().get("/static/a.css")
+    with override_settings(WHITENOISE_AUTOREFRESH=False):
+        noted = StaticFiles(lambda _request: HttpResponse(status=404))
+    noted.add_file_to_dictionary("/static/a.css", str(path))
+    first = noted(request)
+
+    path.write_bytes(b"a{color:red}")
+    grown = noted(request)
+
+    assert (first.content, first["Content-Length"], "ETag" in first) == (b"a{}", "3", True)
+    assert (grown.content, grown["Content-Length"]) == (b"a{color:red}", "12")
+    assert "ETag" not in grown
+    assert "Last-Modified" not in grown
+
+
+def test_outside_production_a_changed_file_is_seen_without_a_restart() -> None:
+    assert django_settings.WHITENOISE_AUTOREFRESH is True
 
 
 @pytest.mark.django_db

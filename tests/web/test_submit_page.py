@@ -5,8 +5,11 @@ import re
 import pytest
 from django.contrib.auth.models import User
 from django.test import Client
+from django.utils import timezone
 
 from orchestrator.models import Task
+from orchestrator.services.tasks import submit_task
+from portal.task_templates import save_template
 from tests.web.world import GPU_SCRIPT
 
 pytestmark = pytest.mark.django_db
@@ -100,6 +103,100 @@ def test_submitting_again_starts_from_the_same_words(federation: User, browser: 
     assert re.search(r'name="gpus_min" value="1"', page)
     assert re.search(r'name="gpus_max" value="2"', page)
     assert re.search(r'name="walltime_min" value="1:00:00"', page)
+
+
+def _changes(page: str) -> dict[str, tuple[str, str]]:
+    """Return the rows of "What changes": field, before and now, as read."""
+    shown = re.search(r'aria-labelledby="changes-head">(.*?)</section>', page, re.DOTALL)
+    assert shown is not None
+    rows = re.findall(r"<dt><a [^>]*>(.*?)</a></dt><dd>(.*?)</dd>", shown[1], re.DOTALL)
+    return {
+        label: tuple(  # type: ignore[misc]  # two of them
+            " ".join(re.sub(r"<.*?>", " ", half).split())
+            for half in row.replace('<span class="sr">now</span>', "").split("</svg>")
+        )
+        for label, row in rows
+    }
+
+
+def test_submitting_again_shows_what_changes_and_what_does_not(federation: User, browser: Client) -> None:
+    given = {
+        "name": "md",
+        "command": "python train.py",
+        "objective": "Fold it.",
+        "envelope": {
+            "gpus": {"min": 1, "max": 2},
+            "memory_mib": "64G",
+            "walltime_s": "1h",
+            "policy": {"prefer": ["anvil"], "exclude_systems": ["delta"]},
+        },
+    }
+    task = submit_task(federation, given, actor="user:mira", now=timezone.now()).task
+    untouched = browser.get(f"/tasks/new/?from={task.handle}").text
+    form = {
+        "origin": task.handle,
+        "work": "command",
+        "command": "python train.py",
+        "name": "md",
+        "gpus_min": "4",
+        "memory_min": "65536M",
+        "walltime_min": "60:00",
+        "modules": "cuda/12.4",
+        "max_attempts": "3",
+    }
+
+    page = browser.post("/tasks/preview/", form).text
+    browser.post("/tasks/new/", form | {"once": "1", "action": "submit"})
+
+    assert "Nothing yet: submitting repeats the task as it was." in untouched
+    assert f'name="origin" value="{task.handle}"' in untouched
+    assert _changes(page) == {
+        "GPUs": ("1 … 2", "4"),
+        "Never on": ("delta", "not said"),
+        "Modules": ("not said", "cuda/12.4"),
+    }
+    assert "<code>objective</code></dt><dd>Fold it.</dd>" in page
+    new = Task.objects.exclude(pk=task.pk).get()
+    assert new.objective == "Fold it."
+    assert new.envelope.original["policy"] == {"prefer": ["anvil"]}  # type: ignore[index]  # it is there
+    assert new.envelope.original["gpus"] == 4  # type: ignore[index]
+
+
+def test_a_changed_script_is_compared_line_by_line(federation: User, browser: Client) -> None:
+    task = submit_task(federation, {"script": GPU_SCRIPT}, actor="user:mira", now=timezone.now()).task
+    longer = GPU_SCRIPT.rstrip("\n") + "\necho done\n"
+
+    page = browser.post(
+        "/tasks/preview/",
+        {"origin": task.handle, "work": "script", "script": longer.replace("\n", "\r\n"), "name": task.name},
+    ).text
+
+    lines = re.findall(r'<span class="(added|removed)">(.*?)\n</span>', page)
+    assert lines == [("added", "+echo done")]
+
+
+def test_files_of_a_template_come_along_when_it_is_submitted(federation: User, browser: Client) -> None:
+    body = {
+        "command": "true",
+        "envelope": {"gpus": 1},
+        "outputs": [{"uri": "globus://6f6ab4de-65b3-4d0d-8bb4-2a86e3a2b0ee/out", "path": "o"}],
+    }
+    row = save_template(federation, "kept", body, now=timezone.now())
+
+    page = browser.get(f"/tasks/new/?template={row.handle}").text
+
+    assert "against the template" in page
+    assert "<code>outputs</code></dt><dd>globus://6f6ab4de-65b3-4d0d-8bb4-2a86e3a2b0ee/out o</dd>" in page
+
+
+def test_nobody_compares_with_the_task_of_another(federation: User, kofi: User, client: Client) -> None:
+    task = submit_task(federation, {"command": "secret"}, actor="user:mira", now=timezone.now()).task
+    client.force_login(kofi)
+
+    page = client.post("/tasks/preview/", ONE_GPU | {"origin": task.handle}).text
+
+    assert "changes-head" not in page
+    assert "secret" not in page
 
 
 LASTING = {

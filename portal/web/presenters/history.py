@@ -36,9 +36,14 @@ class HistoryView:
     """What both charts draw, for reading: (instant, free devices, waiting jobs), the newest first."""
 
 
-def hours_of(word: str) -> int:
-    """Return the hours asked for; what is not offered means the usual."""
-    return int(word) if word.isdigit() and int(word) in dict(SPANS) else USUAL_HOURS
+def hours_of(word: str, *, known_for: timedelta | None = None) -> int:
+    """Return the hours asked for; what is not offered means the usual, or less where less is known."""
+    if word.isdigit() and int(word) in dict(SPANS):
+        return int(word)
+    usual = [hours for hours, _ in SPANS if hours <= USUAL_HOURS]
+    if known_for is None:
+        return USUAL_HOURS
+    return next((hours for hours in usual if known_for <= timedelta(hours=hours)), USUAL_HOURS)
 
 
 def history_view(

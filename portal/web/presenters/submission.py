@@ -87,3 +87,34 @@ class TemplateRow:
     shared: str
     what: str
     updated_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One field that says otherwise than the task it was filled from; "" = nothing."""
+
+    field: str
+    label: str
+    before: str
+    now: str
+    of_lines: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DiffLine:
+    """One line of two compared scripts: added, removed, same or place (where the next lines lie)."""
+
+    kind: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Earlier:
+    """What the form was filled from, what it says otherwise, and what goes over that it has no field for."""
+
+    handle: str
+    name: str
+    is_template: bool
+    changes: tuple[Change, ...]
+    script: tuple[DiffLine, ...]
+    kept: tuple[tuple[str, str], ...]
