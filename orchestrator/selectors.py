@@ -6,7 +6,8 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django.contrib.auth.models import AbstractBaseUser
-from django.db.models import Count, Prefetch, Q, QuerySet
+from django.db.models import Count, OuterRef, Prefetch, Q, QuerySet, Subquery
+from django.db.models.functions import Coalesce
 
 from federation.models import Connection, Event, EventPosition
 from orchestrator.budget_selectors import costed_attempts, costs_of
@@ -39,10 +40,19 @@ def tasks(user: AbstractBaseUser) -> QuerySet[Task]:
         .select_related(
             "envelope", "group", "manifest", "attempt__system", "attempt__decision", "attempt__task"
         )
-        .annotate(attempt_count=Count("attempts"))
+        .annotate(attempt_count=_attempts_of_each())
         .prefetch_related(costed_attempts())
         .order_by("-id")
     )
+
+
+def _attempts_of_each() -> Coalesce:
+    """Return the number of a task's attempts, counted row by row.
+
+    A join with GROUP BY would count all of a user's tasks before a list by name or by change takes its page.
+    """
+    counted = Attempt.objects.filter(task_id=OuterRef("pk")).order_by().values("task_id")
+    return Coalesce(Subquery(counted.annotate(n=Count("pk")).values("n")), 0)
 
 
 def attempts(user: AbstractBaseUser) -> QuerySet[Attempt]:

@@ -22,7 +22,7 @@ def as_json(field: str) -> Callable[[Model], SafeString]:
     def drawn(row: Model) -> SafeString:
         text = json.dumps(getattr(row, field), indent=2, ensure_ascii=False, default=str)
         more = f"\n… {len(text) - _SHOWN_CHARS} characters more" if len(text) > _SHOWN_CHARS else ""
-        return format_html('<pre class="facet-json">{}{}</pre>', text[:_SHOWN_CHARS], more)
+        return format_html('<pre class="facet-json" tabindex="0">{}{}</pre>', text[:_SHOWN_CHARS], more)
 
     drawn.__name__ = f"{field}_drawn"
     drawn.short_description = field.replace("_", " ")  # type: ignore[attr-defined]  # Django's convention

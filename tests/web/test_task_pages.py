@@ -8,16 +8,21 @@ from pathlib import Path
 
 import pytest
 from django.contrib.auth.models import User
+from django.db import connection
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries
 
 from federation.charges import settle
+from orchestrator import selectors
 from orchestrator.leavings import Tails
 from orchestrator.lifecycle import AttemptState, Cause, TaskState
 from orchestrator.models import Attempt, Task
 from orchestrator.services.manifests import keep_manifest
 from orchestrator.services.moves import move_attempt, move_task
 from orchestrator.services.tasks import submit_task
+from portal.web.paging import page_of
 from providers.types import FileEntry
 from tests.web.world import positions
 
@@ -454,3 +459,25 @@ def test_output_is_read_by_byte_ranges_back_and_forth(
     assert ">Later</a>" in before
     assert ">To the end</a>" in before
     assert "every 4s" not in before
+
+
+@pytest.mark.parametrize("order", ["-id", "id", "-updated_at", "name"])
+def test_a_list_in_any_order_reads_an_index_and_sorts_nothing(federation: User, order: str) -> None:
+    for name in ("a", "b", "c"):
+        submit_task(federation, {"name": name, "command": "true"}, actor="user:mira", now=timezone.now())
+    mine = selectors.tasks(federation)
+    with CaptureQueriesContext(connection) as asked:
+        found, following = page_of(mine, cursor="", size=1, order=order)
+        rest, _last = page_of(mine, cursor=following or "", size=5, order=order)
+    lists = [query["sql"] for query in asked if "LIMIT 2" in query["sql"] or "LIMIT 6" in query["sql"]]
+
+    with connection.cursor() as cursor:
+        cursor.execute("SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off")
+        plans = []
+        for sql in lists:
+            cursor.execute(f"EXPLAIN {sql}")
+            plans.append("\n".join(row[0] for row in cursor.fetchall()))
+
+    assert len(found) + len(rest) == 3
+    assert len(plans) == 2
+    assert [plan for plan in plans if "Sort" in plan] == []

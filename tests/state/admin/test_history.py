@@ -69,7 +69,7 @@ def test_json_is_drawn_to_be_read(admin: Client, history: str) -> None:
 
     page = text_of(admin.get(reverse("admin:orchestrator_envelope_change", args=(row.pk,))))
 
-    assert '<pre class="facet-json">{\n  "gpus": {\n    "min": 1\n  }\n}</pre>' in page
+    assert '<pre class="facet-json" tabindex="0">{\n  "gpus": {\n    "min": 1\n  }\n}</pre>' in page
 
 
 def test_a_script_in_json_stays_text(admin: Client, alice: User, now: datetime) -> None:

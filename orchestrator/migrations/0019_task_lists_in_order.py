@@ -7,7 +7,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('orchestrator', '0017_token_descent'),
+        ('orchestrator', '0018_steady_submission'),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 
