@@ -8,12 +8,11 @@ makes them; a policy learns only from the copy it chose.
 """
 
 import argparse
-import os
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from random import Random
@@ -36,144 +35,20 @@ from benchmarks.policies import (
     fewest_nodes,
     started_at,
 )
-from federation.merge import prepare
-from federation.profile import ProfileDocument
-from federation.records import records
-from federation.types import Access, Credit, Health, ResourceRecord, Standing
+from benchmarks.recorded import Copy as KeptCopy
+from benchmarks.recorded import Kept, write
+from benchmarks.stations import PARTITIONS, RUNS_S, Start, Station, use_of
 from orchestrator.envelope.types import Envelope, Range, Runtime
 from orchestrator.placement.estimate import Work
 from orchestrator.placement.model import GPU_SPEEDS, PlacementModel, SpeedSample
 from orchestrator.placement.store import PlanStore
-from orchestrator.placement.types import Shape
-from providers.dialects.slurm.dialect import SlurmDialect
-from providers.links.local import Become, LocalLink
-from providers.types import JobRequest, Probe
-from tests.slurm.lab.cluster import Cluster
 from tests.slurm.lab.laboratory import Lab
 
-USER = "alice"
-RUNS_S = 10
 WALLTIME_S = 60
-SACCT_FIELDS = "JobIDRaw,Submit,Start"
 IDLE_OTHERWISE = ("g004", "h003")
 """Nodes of anvil that the limits of its background users would leave free for ever; they are drained."""
 PUBLISHED = "published, reading A"
 OURS = "ours"
-
-PARTITIONS: dict[str, dict[str, dict[str, object]]] = {
-    "delta": {
-        "gpuA100x4": {"accounts": ["*-gpu"]},
-        "gpuA40x4": {"accounts": ["*-gpu"]},
-        "cpu": {"accounts": ["*-cpu"]},
-    },
-    "deltaai": {"ghx4": {}},
-    "anvil": {"shared": {"accounts": ["cis220051"]}, "gpu": {}, "ai": {}},
-    "vista": {"gh": {}, "gh-dev": {}},
-}
-
-
-@dataclass(slots=True)
-class Station:
-    """One cluster as one user of the product meets it."""
-
-    cluster: Cluster
-    dialect: SlurmDialect = field(default_factory=SlurmDialect)
-    full: Probe | None = None
-    copies: int = 0
-
-    @property
-    def name(self) -> str:
-        """Return the system's name."""
-        return self.cluster.name
-
-    def look(self) -> tuple[ResourceRecord, ...]:
-        """Probe the cluster and return our records, one for each partition that admits us."""
-        probe = self._probe(full=self.full is None)
-        if self.full is None:
-            self.full = probe
-        profile = ProfileDocument.model_validate(
-            {
-                "system": self.name,
-                "name": self.name,
-                "architecture": "x86_64",
-                "only_listed_partitions": True,
-                "partitions": PARTITIONS[self.name],
-            }
-        )
-        prepared = prepare(profile, probe, self.full.partitions)
-        mine = [each for each in self.full.associations or () if each.user == USER]
-        credit = Credit(unit="SU", granted=None, left=None)
-        access = Access(
-            is_connected=True,
-            remote_user=USER,
-            associations=tuple(mine),
-            qos=self.full.qos or (),
-            credits={each.account: credit for each in mine},
-        )
-        key = f"{self.name}-{probe.taken_at.timestamp()}"
-        standing = Standing(health=Health.ONLINE, snapshot_id=key, observed_at=probe.taken_at)
-        return tuple(each for each in records(prepared, access, standing) if each.access_denied is None)
-
-    def submit(self, record: ResourceRecord, shape: Shape) -> str:
-        """Submit one copy as the product renders it, and return its job id.
-
-        Raises:
-            RuntimeError: the scheduler did not take it.
-        """
-        self.copies += 1
-        spelling = next((node.gpu_spelling for node in record.nodes if node.gpus), None)
-        workdir = self.cluster.jobs_dir / USER
-        if not workdir.exists():
-            workdir.mkdir()
-            os.chown(workdir, self.cluster.uid(USER), self.cluster.uid(USER))
-        job = JobRequest(
-            submit_key=f"round-{os.getpid()}-{self.copies}",
-            name="round",
-            partition=record.partition,
-            account=record.account,
-            nodes=shape.nodes,
-            cpus=shape.cpus,
-            gpus=shape.gpus,
-            gpu_type=spelling if shape.gpus else None,
-            memory_mib=shape.memory_mib,
-            walltime_s=shape.walltime_s,
-            workdir=str(workdir),
-            stdout_path=str(workdir / f"{self.copies}.out"),
-            stderr_path=str(workdir / f"{self.copies}.err"),
-            shell_command=f"sleep {RUNS_S}",
-        )
-        result = self.dialect.read_submit(self._link().run(self.dialect.submit(job)))
-        if result.outcome != "accepted" or result.job_id is None:
-            raise RuntimeError(f"{self.name}/{record.partition}: {result.said}")
-        return result.job_id
-
-    def waits(self, jobs: Iterable[str]) -> dict[str, int]:
-        """Return the wait of each job that has started, from accounting."""
-        ids = ",".join(jobs)
-        if not ids:
-            return {}
-        said = self.cluster.ask("sacct", "-X", "-n", "-P", "-j", ids, "-o", SACCT_FIELDS)
-        found = {}
-        for line in said.splitlines():
-            job_id, submitted, started = line.split("|")
-            if started not in {"Unknown", "None"}:
-                began = datetime.fromisoformat(started) - datetime.fromisoformat(submitted)
-                found[job_id] = int(began.total_seconds())
-        return found
-
-    def cancel(self, jobs: Sequence[str]) -> None:
-        """Cancel what never started."""
-        if jobs:
-            self.cluster.client("root", ("scancel", *jobs))
-
-    def _probe(self, *, full: bool) -> Probe:
-        reply = self._link().run(self.dialect.probe(full=full))
-        return self.dialect.read_probe(reply, now=datetime.now(UTC))
-
-    def _link(self) -> LocalLink:
-        uid, env = self.cluster.uid(USER), self.cluster.env(USER)
-        return LocalLink(become=Become(name=USER, uid=uid, gid=uid, home=env["HOME"]), env=env)
-
 
 Copy = tuple[Place, int]
 """A place and the number of nodes asked for there."""
@@ -188,7 +63,10 @@ class Round:
     choices: list[tuple[Policy, Choice]]
     jobs: dict[Copy, str]
     """Job ids."""
+    question: Question
+    sent_after_s: dict[Copy, float] = field(default_factory=dict)
     waits: dict[Copy, int] = field(default_factory=dict)
+    starts: dict[Copy, Start] = field(default_factory=dict)
     taught: set[str] = field(default_factory=set)
     took_s: float = 0.0
     """From the first probe to the last submission."""
@@ -239,20 +117,25 @@ class Campaign:
         kind, envelope = request(self.random)
         seen = [each for found in pool.map(Station.look, self.stations.values()) for each in found]
         now = datetime.now(UTC)
+        facts = replace(self.facts, limit_use=use_of(self.stations.values()))
         views = {(each.system, each.partition): each for each in seen}
-        question = Question(envelope, Work(), now, views, {}, dict.fromkeys(views, RUNS_S), self.facts)
-        shapes = fewest_nodes(decide(question, self.facts, self.store))
-        question = Question(envelope, Work(), now, views, shapes, question.own_s, self.facts)
+        question = Question(envelope, Work(), now, views, {}, dict.fromkeys(views, RUNS_S), facts)
+        shapes = fewest_nodes(decide(question, facts, self.store))
+        question = replace(question, shapes=shapes)
         choices = [(policy, policy.choose(question)) for policy in self.policies]
         copies = {(place, shape.nodes): shape for place, shape in shapes.items()}
         copies |= {(choice.place, choice.shape.nodes): choice.shape for _, choice in choices}
 
-        def send(system: str) -> dict[Copy, str]:
-            mine = {copy: shape for copy, shape in copies.items() if copy[0][0] == system}
-            return {copy: self.stations[system].submit(views[copy[0]], shape) for copy, shape in mine.items()}
+        held = Round(now, kind, choices, {}, question)
 
-        jobs = {copy: job for sent in pool.map(send, self.stations) for copy, job in sent.items()}
-        held = Round(now, kind, choices, jobs, took_s=time.monotonic() - began)
+        def send(system: str) -> None:
+            mine = {copy: shape for copy, shape in copies.items() if copy[0][0] == system}
+            for copy, shape in mine.items():
+                held.jobs[copy] = self.stations[system].submit(views[copy[0]], shape)
+                held.sent_after_s[copy] = (datetime.now(UTC) - now).total_seconds()
+
+        list(pool.map(send, self.stations))
+        held.took_s = time.monotonic() - began
         self.rounds.append(held)
         return held
 
@@ -268,12 +151,13 @@ class Campaign:
                 for copy, job in held.missing.items()
                 if copy[0][0] == name
             ]
-            waits = station.waits(job for _, _, job in wanted)
+            starts = station.starts(job for _, _, job in wanted)
             late = []
             for held, copy, job in wanted:
                 age_s = (datetime.now(UTC) - held.at).total_seconds()
-                if job in waits:
-                    held.waits[copy] = min(waits[job], self.horizon_s)
+                if job in starts:
+                    held.starts[copy] = starts[job]
+                    held.waits[copy] = min(starts[job].wait_s, self.horizon_s)
                 elif age_s > self.horizon_s or is_last:
                     held.waits[copy] = self.horizon_s
                     late.append(job)
@@ -288,6 +172,39 @@ class Campaign:
             if wait_s is not None and policy.name not in held.taught:
                 policy.learn(choice, wait_s=wait_s, known_at=started_at(held.at, wait_s))
                 held.taught.add(policy.name)
+
+    def refresh(self, pool: ThreadPoolExecutor) -> None:
+        """Probe every cluster fully."""
+        list(pool.map(Station.refresh, self.stations.values()))
+
+    def kept(self) -> Iterator[Kept]:
+        """Yield the rounds as they are written down."""
+        for held in self.rounds:
+            use = held.question.facts.limit_use.rows()
+            yield Kept(
+                at=held.at,
+                kind=held.kind,
+                envelope=held.question.envelope,
+                records=tuple(held.question.records.values()),
+                by_user=use[0],
+                by_partition=use[1],
+                took_s=held.took_s,
+                copies=tuple(self._copy(held, copy) for copy in held.jobs),
+            )
+
+    @staticmethod
+    def _copy(held: Round, copy: Copy) -> KeptCopy:
+        (system, partition), nodes = copy
+        told = asdict(held.starts[copy]) if copy in held.starts else {}
+        return KeptCopy(
+            system,
+            partition,
+            nodes,
+            job=held.jobs[copy],
+            sent_after_s=held.sent_after_s[copy],
+            wait_s=held.waits[copy],
+            **told,
+        )
 
     def table(self) -> list[str]:
         """Return the table, line by line."""
@@ -325,6 +242,7 @@ def main(words: Sequence[str] | None = None) -> None:
     parser.add_argument("--load", type=float, default=1.0, help="background load, as a multiple")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--verbose", action="store_true", help="print every round")
+    parser.add_argument("--record", type=Path, help="write every round to this file (replay_rounds.py)")
     given = parser.parse_args(words)
     lab = Lab.start()
     try:
@@ -338,6 +256,7 @@ def main(words: Sequence[str] | None = None) -> None:
             for _ in range(given.rounds):
                 due = time.monotonic() + given.every
                 campaign.settle()
+                campaign.refresh(pool)
                 held = campaign.play(pool)
                 if given.verbose:
                     print(
@@ -350,6 +269,8 @@ def main(words: Sequence[str] | None = None) -> None:
             if given.verbose:
                 for held in campaign.rounds:
                     print(held.kind, {"/".join(place): wait for (place, _), wait in held.waits.items()})
+            if given.record is not None:
+                write(given.record, campaign.kept())
             print("\n".join(campaign.table()))
             print(f"background: {load.submitted} jobs, {load.refused} refused")
     finally:

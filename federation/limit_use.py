@@ -24,6 +24,7 @@ MIN_SHARES = 3
 """Fewer jobs tell nothing."""
 
 
+Row: TypeAlias = tuple[str, str, tuple[float, ...]]
 Rows: TypeAlias = Iterable[tuple[str, Iterable[float]]]
 
 
@@ -94,7 +95,7 @@ class UseOfLimits:
     Equal content has an equal `digest`; one object is meant to serve all decisions until a system tells more.
     """
 
-    __slots__ = ("_by_partition", "_by_user", "digest")
+    __slots__ = ("_by_partition", "_by_user", "_told", "digest")
 
     def __init__(
         self,
@@ -105,10 +106,18 @@ class UseOfLimits:
         """Take shares by (system, user) and by (system, partition)."""
         users = {key: tuple(shares) for key, shares in (by_user or {}).items()}
         places = {key: tuple(shares) for key, shares in (by_partition or {}).items()}
+        self._told = users, places
         self._by_user = {key: Shares(shares) for key, shares in users.items()}
         self._by_partition = {key: Shares(shares) for key, shares in places.items()}
         content = dumps([sorted(users.items()), sorted(places.items())])
         self.digest = sha256(content.encode()).hexdigest()
+
+    def rows(self) -> tuple[list[Row], list[Row]]:
+        """Return what is known, as (system, user, shares) and as (system, partition, shares)."""
+        users, places = self._told
+        return [(*key, shares) for key, shares in users.items()], [
+            (*key, shares) for key, shares in places.items()
+        ]
 
     def __bool__(self) -> bool:
         """Return whether anything is known."""

@@ -116,6 +116,8 @@ class Hedge:
     second: str | None
     """The best other system whose site allows it; None = there is none."""
     brings_inputs: bool = False
+    keeps_apart: bool = False
+    """Its group wants every child at a system of its own."""
 
 
 def why_not_hedged(hedge: Hedge) -> str | None:
@@ -126,6 +128,8 @@ def why_not_hedged(hedge: Hedge) -> str | None:
         return f"9 of 10 such jobs start within {hedge.wait_p90_s} s there, and {hedge.min_wait_s} s are fine"
     if hedge.brings_inputs:
         return "its inputs are brought to one system only"
+    if hedge.keeps_apart:
+        return "its group keeps every task at a system of its own"
     if hedge.second is None:
         return "no other system fits whose site allows it"
     return None

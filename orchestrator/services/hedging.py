@@ -19,9 +19,9 @@ from orchestrator.models import Attempt, Task
 from orchestrator.placement.types import Decision as DecisionValue
 from orchestrator.rivals import Hedge, Rivalry, why_not_hedged
 from orchestrator.services import spending
-from orchestrator.services.deciding import decide, keep
+from orchestrator.services.deciding import keep
 from orchestrator.services.moves import attempt_event, task_event
-from orchestrator.services.placing import Placed, envelope_now, place_task, plan_attempt
+from orchestrator.services.placing import Placed, decide_beside, keeps_apart, place_task, plan_attempt
 from orchestrator.services.spending import purse_of
 
 
@@ -46,6 +46,7 @@ def place(
             wait_p90_s=int(first.predicted["wait_s"]["p90"]),
             min_wait_s=int(wanted["min_wait_s"]),
             second=chosen.system if chosen else None,
+            keeps_apart=keeps_apart(task),
             brings_inputs=bool((task.envelope.body.get("data") or {}).get("inputs")),
         )
     )
@@ -72,8 +73,7 @@ def _allowing() -> set[str]:
 
 def _second(task: Task, first: Attempt, allowing: set[str], *, now: datetime) -> DecisionValue:
     barred = {system.slug for system in systems(only_enabled=False)} - allowing
-    excluded = sorted({*task.excluded_systems, *barred, first.system.slug})
-    return decide(task.user, envelope_now(task), now=now, exclude_systems=excluded, kind=task.kind)
+    return decide_beside(task, barred={*barred, first.system.slug}, now=now)
 
 
 def _beside(task: Task, placed: Placed, value: DecisionValue, *, now: datetime) -> Placed:

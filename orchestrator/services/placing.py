@@ -1,7 +1,7 @@
 """Placing a task: decide within its budgets, plan the attempt, say what became of it. Touches no site."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -227,17 +227,10 @@ def could_place(task: Task, *, now: datetime) -> bool:
 
 def _decide_for(task: Task, given: EnvelopeValue, purse: Purse, *, now: datetime) -> DecisionValue:
     """Return the decision that heeds the task's history, its budgets and its group's wish to spread."""
-    envelope = spending.within(given, purse)
-    load = diversity_load(task)
-    hard = sorted(load) if _is_hard(task) else []
+    envelope, load = spending.within(given, purse), diversity_load(task)
+    hard = sorted(load) if keeps_apart(task) else []
     never, avoid = _places(task.plan.get("never", [])), _places(task.plan.get("avoid", []))
-    wanted: dict[str, Any] = {
-        "now": now,
-        "kind": task.kind,
-        "image": task.spec["environment"]["container"],
-        "diversity_load": load,
-        "budgets": purse.charges_left(),
-    }
+    wanted = _wanted(task, purse, load, now=now)
     excluded = [*task.excluded_systems, *hard]
     if home := task.plan.get("resume"):
         # Its checkpoint lies there; elsewhere it would begin anew.
@@ -267,6 +260,33 @@ def _decide_for(task: Task, given: EnvelopeValue, purse: Purse, *, now: datetime
     return spread.model_copy(update={"warnings": (*spread.warnings, note)})
 
 
+def _wanted(task: Task, purse: Purse, load: Mapping[str, int], *, now: datetime) -> dict[str, Any]:
+    """Return what every decision for a task is asked with."""
+    return {
+        "now": now,
+        "kind": task.kind,
+        "image": task.spec["environment"]["container"],
+        "diversity_load": load,
+        "budgets": purse.charges_left(),
+    }
+
+
+def decide_beside(task: Task, *, barred: Collection[str], now: datetime) -> DecisionValue:
+    """Return the decision for a second placement, at none of the barred systems.
+
+    It heeds what the first one did: where the task failed, its image, its budgets, and its group's wish to
+    spread. Where a checkpoint lies at one system there is no second.
+    """
+    purse, load = purse_of(task), diversity_load(task)
+    envelope = spending.within(envelope_now(task), purse)
+    excluded = {*task.excluded_systems, *barred}
+    if home := task.plan.get("resume"):
+        excluded |= set(System.objects.exclude(slug=home).values_list("slug", flat=True))
+    failed = _places([*task.plan.get("never", []), *task.plan.get("avoid", [])])
+    wanted = _wanted(task, purse, load, now=now)
+    return decide(task.user, envelope, avoid=failed, exclude_systems=sorted(excluded), **wanted)
+
+
 def _crowded(value: DecisionValue, load: Mapping[str, int]) -> set[str]:
     """Return the systems that hold more of the group than the least used one that is feasible."""
     feasible = {candidate.system for candidate in value.candidates if candidate.feasible}
@@ -288,7 +308,8 @@ def diversity_load(task: Task) -> dict[str, int]:
     return dict(Counter(systems))
 
 
-def _is_hard(task: Task) -> bool:
+def keeps_apart(task: Task) -> bool:
+    """Return whether the task's group wants every child at a system of its own."""
     return task.group is not None and task.group.spec["diversity"] == "hard"
 
 

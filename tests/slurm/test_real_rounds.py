@@ -3,7 +3,8 @@
 from concurrent.futures import ThreadPoolExecutor
 
 from benchmarks.outcomes import HEADER
-from benchmarks.real_rounds import PARTITIONS, Campaign, Station
+from benchmarks.real_rounds import Campaign
+from benchmarks.stations import PARTITIONS, Station
 from tests.slurm.lab.laboratory import Lab
 from tests.slurm.lab.namespace import until
 

@@ -99,3 +99,4 @@ def test_a_hedge_needs_both_sites_a_wait_and_a_second_place() -> None:
     assert "does not allow" in (why_not_hedged(replace(HEDGED, first_allows=False)) or "")
     assert "60 s are fine" in (why_not_hedged(replace(HEDGED, wait_p90_s=60)) or "")
     assert "no other system" in (why_not_hedged(replace(HEDGED, second=None)) or "")
+    assert "a system of its own" in (why_not_hedged(replace(HEDGED, keeps_apart=True)) or "")
