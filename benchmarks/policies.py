@@ -4,7 +4,7 @@ The published rule names no formula for its wait; two readings of "request-sized
 first, then queue depth" are here. Every policy is given the same runtimes and preparation times.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from random import Random
@@ -156,17 +156,23 @@ class Ours(Unlearning):
 
     name: str
     learns: bool = True
+    slowed: Callable[[Question], Question] | None = None
+    """How it is asked where times are scaled down, `pace` times."""
+    pace: int = 1
     model: PlacementModel = field(default_factory=PlacementModel)
     store: PlanStore = field(default_factory=PlanStore)
     due: list[tuple[datetime, Choice, int]] = field(default_factory=list)
 
     def choose(self, question: Question) -> Choice:
         self._learn_until(question.now)
-        decision = decide(question, self._with_facts(question.facts), self.store)
+        asked = question if self.slowed is None else self.slowed(question)
+        decision = decide(asked, self._with_facts(question.facts), self.store)
         chosen = decision.selected
         if chosen is None:
             raise LookupError("no feasible place")
-        return Choice((chosen.system, chosen.partition), chosen.shape, chosen.estimates)
+        walltime_s = chosen.shape.walltime_s // self.pace
+        shape = chosen.shape.model_copy(update={"walltime_s": walltime_s})
+        return Choice((chosen.system, chosen.partition), shape, chosen.estimates)
 
     def learn(self, choice: Choice, *, wait_s: int, known_at: datetime) -> None:
         if self.learns:
@@ -180,7 +186,7 @@ class Ours(Unlearning):
             if basis is None or basis.wait_class not in {WaitClass.CERTAIN, WaitClass.RISKY}:
                 continue
             key = (*choice.place, bool(basis.somebody_ahead), basis.fits_now)
-            self.model = self.model.with_start(key, wait_s)
+            self.model = self.model.with_start(key, wait_s * self.pace)
 
     def _with_facts(self, facts: PlacementModel) -> PlacementModel:
         return PlacementModel(

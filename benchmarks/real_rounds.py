@@ -37,16 +37,24 @@ from benchmarks.policies import (
 )
 from benchmarks.recorded import Copy as KeptCopy
 from benchmarks.recorded import Kept, write
-from benchmarks.stations import PARTITIONS, RUNS_S, Start, Station, use_of
+from benchmarks.stations import PARTITIONS, RUNS_S, USER, Start, Station, use_of
+from benchmarks.stretch import stretched
 from orchestrator.envelope.types import Envelope, Range, Runtime
 from orchestrator.placement.estimate import Work
 from orchestrator.placement.model import GPU_SPEEDS, PlacementModel, SpeedSample
 from orchestrator.placement.store import PlanStore
+from providers.types import Probe
+from tests.slurm.lab.cluster import Cluster
 from tests.slurm.lab.laboratory import Lab
+from tests.slurm.lab.sites import SITES, Site
 
 WALLTIME_S = 60
 IDLE_OTHERWISE = ("g004", "h003")
 """Nodes of anvil that the limits of its background users would leave free for ever; they are drained."""
+PACE = 6
+"""Slurm's backfill looks every 30 s by default, here every 5."""
+SHARE_OF_OTHERS = 20
+"""Their fair share against our 1: so we, who run little, come first at times and last at times."""
 PUBLISHED = "published, reading A"
 OURS = "ours"
 
@@ -64,6 +72,8 @@ class Round:
     jobs: dict[Copy, str]
     """Job ids."""
     question: Question
+    probes: dict[str, Probe] = field(default_factory=dict)
+    fulls: dict[str, Probe] = field(default_factory=dict)
     sent_after_s: dict[Copy, float] = field(default_factory=dict)
     waits: dict[Copy, int] = field(default_factory=dict)
     starts: dict[Copy, Start] = field(default_factory=dict)
@@ -90,6 +100,27 @@ def request(random: Random) -> tuple[str, Envelope]:
     return kind, envelope
 
 
+def slowed(question: Question) -> Question:
+    """Return the question as ours is asked it."""
+    return stretched(question, PACE)
+
+
+def share(cluster: Cluster) -> None:
+    """Give everybody but us a larger share."""
+    others = sorted({user for users in cluster.site.accounts.values() for user in users} - {USER})
+    words = ("sacctmgr", "-i", "modify", "user", "where", f"name={','.join(others)}", "set")
+    cluster.client("root", (*words, f"fairshare={SHARE_OF_OTHERS}"))
+
+
+def at_scale(site: Site) -> Site:
+    """Return a cluster whose priorities move with its jobs, which last a sixtieth of what others do.
+
+    Fair shares count anew every minute, the least there is; by default it is five, in which most jobs of ours
+    would meet others of the very same priority, and after which ours would come first.
+    """
+    return replace(site, extra=(*site.extra, "PriorityCalcPeriod=1", "PriorityMaxAge=0-02:48:00"))
+
+
 class Campaign:
     """Rounds on running clusters."""
 
@@ -103,8 +134,9 @@ class Campaign:
             ShortestQueue(),
             Published(per_node=False, name=PUBLISHED),
             Published(per_node=True, name="published, reading C"),
-            Ours(name="ours, without learning", learns=False, store=store),
-            Ours(name=OURS, store=store),
+            Ours(name="ours, in the time of the clock", store=store),
+            Ours(name="ours, without learning", learns=False, slowed=slowed, pace=PACE),
+            Ours(name=OURS, slowed=slowed, pace=PACE),
         ]
         exact = {(name, kind): SpeedSample(1.0, 1 << 30) for name in self.stations for kind in GPU_SPEEDS}
         self.facts = PlacementModel(speeds=exact)
@@ -127,6 +159,11 @@ class Campaign:
         copies |= {(choice.place, choice.shape.nodes): choice.shape for _, choice in choices}
 
         held = Round(now, kind, choices, {}, question)
+        for name, station in self.stations.items():
+            assert station.seen is not None
+            assert station.full is not None
+            held.probes[name] = station.seen
+            held.fulls[name] = station.full.model_copy(update={"nodes": (), "jobs": (), "finished": None})
 
         def send(system: str) -> None:
             mine = {copy: shape for copy, shape in copies.items() if copy[0][0] == system}
@@ -185,7 +222,8 @@ class Campaign:
                 at=held.at,
                 kind=held.kind,
                 envelope=held.question.envelope,
-                records=tuple(held.question.records.values()),
+                probes=held.probes,
+                fulls=held.fulls,
                 by_user=use[0],
                 by_partition=use[1],
                 took_s=held.took_s,
@@ -244,12 +282,14 @@ def main(words: Sequence[str] | None = None) -> None:
     parser.add_argument("--verbose", action="store_true", help="print every round")
     parser.add_argument("--record", type=Path, help="write every round to this file (replay_rounds.py)")
     given = parser.parse_args(words)
-    lab = Lab.start()
+    lab = Lab.start([at_scale(site) for site in SITES])
     try:
         stations = [Station(lab[name]) for name in PARTITIONS]
         clusters = list(lab.clusters.values())
         for node in IDLE_OTHERWISE:
             lab["anvil"].drain(node)
+        for cluster in clusters:
+            share(cluster)
         with Load(clusters, seed=given.seed, scale=given.load) as load, ThreadPoolExecutor(4) as pool:
             time.sleep(given.warm_up)
             campaign = Campaign(stations, seed=given.seed, horizon_s=given.horizon)

@@ -11,8 +11,8 @@ from pathlib import Path
 from pydantic import TypeAdapter
 
 from federation.limit_use import UseOfLimits
-from federation.types import ResourceRecord
 from orchestrator.envelope.types import Envelope
+from providers.types import Probe
 
 Rows = list[tuple[str, str, tuple[float, ...]]]
 
@@ -41,7 +41,10 @@ class Kept:
     at: datetime
     kind: str
     envelope: Envelope
-    records: tuple[ResourceRecord, ...]
+    probes: dict[str, Probe]
+    """What was seen of each cluster, by its name."""
+    fulls: dict[str, Probe]
+    """Its last full probe, without nodes and jobs."""
     by_user: Rows
     by_partition: Rows
     took_s: float

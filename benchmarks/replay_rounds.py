@@ -8,7 +8,7 @@ they chose, as they did then. A choice that no copy was sent for is judged by th
 
 import argparse
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from random import Random
 
@@ -28,13 +28,13 @@ from benchmarks.policies import (
     fewest_nodes,
     started_at,
 )
+from benchmarks.real_rounds import OURS, PACE, PUBLISHED, slowed
 from benchmarks.recorded import Kept, read
+from benchmarks.stations import records_of
 from orchestrator.placement.estimate import Work
 from orchestrator.placement.model import GPU_SPEEDS, PlacementModel, SpeedSample
 from orchestrator.placement.store import PlanStore
 
-PUBLISHED = "published, reading A"
-OURS = "ours"
 HOW_MANY_SHOWN = 12
 
 
@@ -46,21 +46,22 @@ def policies(seed: str, store: PlanStore) -> list[Policy]:
         ShortestQueue(),
         Published(per_node=False, name=PUBLISHED),
         Published(per_node=True, name="published, reading C"),
-        Ours(name="ours, without learning", learns=False, store=store),
-        Ours(name=OURS, store=store),
+        Ours(name="ours, in the time of the clock", store=store),
+        Ours(name="ours, without learning", learns=False, slowed=slowed, pace=PACE),
+        Ours(name=OURS, slowed=slowed, pace=PACE),
     ]
 
 
 def facts_of(kept: Kept) -> PlacementModel:
     """Return what every policy knows: speeds are equal everywhere; limits were used as accounting told."""
-    systems = {each.system for each in kept.records}
-    exact = {(name, kind): SpeedSample(1.0, 1 << 30) for name in systems for kind in GPU_SPEEDS}
+    exact = {(name, kind): SpeedSample(1.0, 1 << 30) for name in kept.probes for kind in GPU_SPEEDS}
     return PlacementModel(speeds=exact, limit_use=kept.use)
 
 
 def question_of(kept: Kept, store: PlanStore) -> Question:
     """Return the question of a round."""
-    views = {(each.system, each.partition): each for each in kept.records}
+    seen = [records_of(name, probe, kept.fulls[name]) for name, probe in kept.probes.items()]
+    views = {(each.system, each.partition): each for found in seen for each in found}
     facts, runtime = facts_of(kept), kept.envelope.runtime
     runs_s = runtime.estimate_s if runtime is not None and runtime.estimate_s else 0
     asked = Question(kept.envelope, Work(), kept.at, views, {}, dict.fromkeys(views, runs_s), facts)
@@ -81,12 +82,10 @@ def wait_of(kept: Kept, choice: Choice) -> int:
     return same[0].wait_s
 
 
-def replay(
-    rounds: Sequence[Kept], made: Callable[[PlanStore], list[Policy]], *, lost_s: int | None = None
-) -> dict[str, list[Outcome]]:
+def replay(rounds: Sequence[Kept], seed: str, *, lost_s: int | None = None) -> dict[str, list[Outcome]]:
     """Return the outcomes of policies on the rounds of one campaign; explain where ours lost so much."""
     store = PlanStore()
-    entrants = made(store)
+    entrants = policies(seed, store)
     found: dict[str, list[Outcome]] = {each.name: [] for each in entrants}
     for number, kept in enumerate(rounds, start=1):
         question = question_of(kept, store)
@@ -104,19 +103,20 @@ def replay(
 def explained(number: int, kept: Kept, question: Question, choice: Choice, policy: Policy) -> list[str]:
     """Return what ours believed of each place, what happened there, and the queue of the place it chose."""
     model = policy._with_facts(question.facts) if isinstance(policy, Ours) else question.facts
-    decision = decide(question, model, PlanStore())
+    decision = decide(slowed(question), model, PlanStore())
     lines = [f"round {number} at {kept.at:%H:%M:%S}, {kept.kind}: chose {'/'.join(choice.place)}"]
     for each in decision.candidates:
         if each.estimates is None:
             continue
         copy = next(c for c in kept.copies if (c.system, c.partition) == (each.system, each.partition))
         wait, queue = each.estimates.wait, question.records[each.system, each.partition].queue
+        plans = [None if s is None else s // PACE for s in (wait.plan_limits_s, wait.plan_means_s)]
         lines.append(
-            f"  {each.system + '/' + each.partition:<18} p50 {each.estimates.wait_s.p50:>4} really "
-            f"{copy.wait_s:>4} s  {wait.wait_class:<8} limits {wait.plan_limits_s} means {wait.plan_means_s} "
+            f"  {each.system + '/' + each.partition:<18} p50 {each.estimates.wait_s.p50 / PACE:>4.0f} really "
+            f"{copy.wait_s:>4} s  {wait.wait_class:<8} limits {plans[0]} means {plans[1]} "
             f"fits {wait.fits_now} slots {wait.free_slots} ahead {wait.somebody_ahead} "
             f"running {queue.running_count} pending {queue.pending_count} eligible {queue.eligible_count} "
-            f"age {wait.snapshot_age_s} sent +{copy.sent_after_s:.1f} s, started {copy.start[11:]} "
+            f"age {wait.snapshot_age_s // PACE} sent +{copy.sent_after_s:.1f} s, started {copy.start[11:]} "
             f"priority {copy.priority}"
         )
     record = question.records[choice.place]
@@ -146,7 +146,7 @@ def main(words: Sequence[str] | None = None) -> None:
     given = parser.parse_args(words)
     totals: dict[str, list[Outcome]] = {}
     for path in given.files:
-        outcomes = replay(read(path), lambda store, path=path: policies(path.stem, store), lost_s=given.lost)
+        outcomes = replay(read(path), path.stem, lost_s=given.lost)
         for name, found in outcomes.items():
             totals.setdefault(name, []).extend(found)
     print(f"{len(totals[OURS])} rounds of {len(given.files)} campaigns", HEADER, sep="\n")

@@ -56,6 +56,8 @@ class Station:
     cluster: Cluster
     dialect: SlurmDialect = field(default_factory=SlurmDialect)
     full: Probe | None = None
+    seen: Probe | None = None
+    """What the last look saw."""
     use: LimitUse = field(default_factory=LimitUse)
     """What finished jobs tell, as the product keeps it."""
     copies: int = 0
@@ -74,30 +76,9 @@ class Station:
 
     def look(self) -> tuple[ResourceRecord, ...]:
         """Probe the cluster and return our records, one for each partition that admits us."""
-        probe = self.refresh() if self.full is None else self._probe(full=False)
+        self.seen = self.refresh() if self.full is None else self._probe(full=False)
         assert self.full is not None
-        profile = ProfileDocument.model_validate(
-            {
-                "system": self.name,
-                "name": self.name,
-                "architecture": "x86_64",
-                "only_listed_partitions": True,
-                "partitions": PARTITIONS[self.name],
-            }
-        )
-        prepared = prepare(profile, probe, self.full.partitions)
-        mine = [each for each in self.full.associations or () if each.user == USER]
-        credit = Credit(unit="SU", granted=None, left=None)
-        access = Access(
-            is_connected=True,
-            remote_user=USER,
-            associations=tuple(mine),
-            qos=self.full.qos or (),
-            credits={each.account: credit for each in mine},
-        )
-        key = f"{self.name}-{probe.taken_at.timestamp()}"
-        standing = Standing(health=Health.ONLINE, snapshot_id=key, observed_at=probe.taken_at)
-        return tuple(each for each in records(prepared, access, standing) if each.access_denied is None)
+        return records_of(self.name, self.seen, self.full)
 
     def submit(self, record: ResourceRecord, shape: Shape) -> str:
         """Submit one copy as the product renders it, and return its job id.
@@ -157,6 +138,35 @@ class Station:
     def _link(self) -> LocalLink:
         uid, env = self.cluster.uid(USER), self.cluster.env(USER)
         return LocalLink(become=Become(name=USER, uid=uid, gid=uid, home=env["HOME"]), env=env)
+
+
+def records_of(name: str, probe: Probe, full: Probe) -> tuple[ResourceRecord, ...]:
+    """Return our records of a cluster as the product makes them, where they admit us.
+
+    `full` is the last full probe: partitions, QoS and associations.
+    """
+    profile = ProfileDocument.model_validate(
+        {
+            "system": name,
+            "name": name,
+            "architecture": "x86_64",
+            "only_listed_partitions": True,
+            "partitions": PARTITIONS[name],
+        }
+    )
+    prepared = prepare(profile, probe, full.partitions)
+    mine = [each for each in full.associations or () if each.user == USER]
+    credit = Credit(unit="SU", granted=None, left=None)
+    access = Access(
+        is_connected=True,
+        remote_user=USER,
+        associations=tuple(mine),
+        qos=full.qos or (),
+        credits={each.account: credit for each in mine},
+    )
+    key = f"{name}-{probe.taken_at.timestamp()}"
+    standing = Standing(health=Health.ONLINE, snapshot_id=key, observed_at=probe.taken_at)
+    return tuple(each for each in records(prepared, access, standing) if each.access_denied is None)
 
 
 def use_of(stations: Iterable[Station]) -> UseOfLimits:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from math import ceil
 
+from federation.held_back import cap_of
 from federation.profile import NodeType, PartitionProfile, ProfileDocument
 from federation.types import Maintenance, NodeView, PartitionQueue, PendingShare, RunningShare
 from providers.gpus import canonical_gpu, read_gpu
@@ -305,6 +306,8 @@ def _queues(
         for node in probe.nodes
         if len(node.gpus) > 1
     }
+    beside: dict[str, list[RunningShare]] = {theirs: [] for theirs in running}
+    offered = {node.name: frozenset(node.partitions) & running.keys() for node in probe.nodes}
     for job in probe.jobs:
         for theirs in job.partitions:
             if theirs not in running:
@@ -313,8 +316,17 @@ def _queues(
                 running[theirs].append(_running(job, {} if theirs in whole else parts))
             elif job.state in WAITING:
                 pending[theirs].append(_pending(job))
+        if job.state in HOLDING:
+            others = {theirs for name in job.node_names for theirs in offered.get(name, ())}
+            for theirs in others.difference(job.partitions):
+                beside[theirs].append(_running(job, {} if theirs in whole else parts))
     queues = {
-        theirs: PartitionQueue(tuple(running[theirs]), tuple(pending[theirs]), is_visible=probe.jobs_visible)
+        theirs: PartitionQueue(
+            tuple(running[theirs]),
+            tuple(pending[theirs]),
+            is_visible=probe.jobs_visible,
+            beside=tuple(beside[theirs]),
+        )
         for theirs in running
     }
     return {name: queues[theirs] for name, theirs in names.items()}
@@ -363,6 +375,7 @@ def _pending(job: QueueJob) -> PendingShare:
         submit_at=job.submit_at,
         is_eligible=job.is_eligible and job.state is JobState.QUEUED,
         count=job.array_pending,
+        capped=None if job.is_eligible else cap_of(job.reason),
         job_id=job.job_id,
     )
 

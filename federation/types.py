@@ -14,6 +14,7 @@ from typing import Literal
 from pydantic import Field
 
 from federation.circuit import CLOSED, Circuit
+from federation.held_back import Cap
 from providers.types import Association, Frozen, Qos
 
 
@@ -98,6 +99,8 @@ class PendingShare:
     is_eligible: bool
     """Not held, not dependent, not blocked by its own limits."""
     count: int = 1
+    capped: Cap | None = None
+    """Which limit of its own user holds it back; its turn comes when jobs of theirs end."""
     job_id: str | None = None
     """The scheduler's, so that a waiting job of ours can be told from those it waits behind."""
 
@@ -110,6 +113,8 @@ class PartitionQueue:
     pending: tuple[PendingShare, ...] = ()
     is_visible: bool = True
     """False where the site hides other users' jobs: then the tuples say nothing."""
+    beside: tuple[RunningShare, ...] = ()
+    """Jobs that run in other partitions on nodes of this one: they hold them, and are not of its queue."""
 
     @property
     def running_count(self) -> int:

@@ -1,6 +1,6 @@
 """What a user's systems hold and can be brought, for placement and staging."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import TypeAlias
@@ -35,10 +35,21 @@ def storages_of(connection: Connection) -> tuple[Storage, ...]:
     return storages(stated, user=connection.user.get_username(), remote_user=connection.remote_user)
 
 
-def held_at(user_id: int, system_id: int) -> Held:
-    """Return the copies that were brought to a system for a user."""
-    rows = Replica.objects.filter(user_id=user_id, system_id=system_id).order_by("seen_at")
-    return {(sha256, size): path for sha256, size, path in rows.values_list("sha256", "bytes", "path")}
+def held(user_id: int, data: Data, *, system_ids: Collection[int]) -> Mapping[int, Held]:
+    """Return which inputs were brought to systems for a user before, by system; one query for all of them."""
+    sums = {ref.sha256 for ref in data.inputs if ref.sha256}
+    found: dict[int, dict[tuple[str, int], str]] = {pk: {} for pk in system_ids}
+    if not sums:
+        return found
+    rows = (
+        Replica.objects.filter(user_id=user_id, system_id__in=system_ids, sha256__in=sums)
+        .order_by("system_id", "sha256", "bytes", "-seen_at")
+        .distinct("system_id", "sha256", "bytes")
+        .values_list("system_id", "sha256", "bytes", "path")
+    )
+    for system_id, sha256, size, path in rows:
+        found[system_id][sha256, size] = path
+    return found
 
 
 def with_data(
@@ -47,8 +58,9 @@ def with_data(
     """Return the records with the inputs each system holds, and barred where one cannot be brought."""
     if not data.inputs:
         return tuple(records)
-    rows = Connection.objects.select_related("system", "user").filter(user_id=user.pk)
-    known = {row.system.slug: _reach(row, data) for row in rows}
+    rows = list(Connection.objects.select_related("system", "user").filter(user_id=user.pk))
+    copies = held(user.pk, data, system_ids=[row.system_id for row in rows])
+    known = {row.system.slug: _reach(row, data, copies[row.system_id]) for row in rows}
     return tuple(
         replace(
             record,
@@ -61,10 +73,10 @@ def with_data(
     )
 
 
-def _reach(connection: Connection, data: Data) -> tuple[frozenset[str], str]:
+def _reach(connection: Connection, data: Data, copies: Held) -> tuple[frozenset[str], str]:
     """Return the inputs that a system holds, and why one of them cannot come ("" = all can)."""
     places = storages_of(connection)
-    held = set(held_by(data.inputs, held_at(connection.user_id, connection.system_id)))
+    here = set(held_by(data.inputs, copies))
     why = ""
     for ref in data.inputs:
         try:
@@ -73,10 +85,10 @@ def _reach(connection: Connection, data: Data) -> tuple[frozenset[str], str]:
             why = error.message
             continue
         if path_here(place, places) is not None:
-            held.add(ref.uri)
-        elif ref.uri not in held and not any(each.place.scheme == place.scheme for each in places):
+            here.add(ref.uri)
+        elif ref.uri not in here and not any(each.place.scheme == place.scheme for each in places):
             why = f"its profile names no storage for {place.scheme}:// data, so {ref.uri} cannot be brought"
-    return frozenset(held), why
+    return frozenset(here), why
 
 
 def with_rates(user: AbstractBaseUser, data: Data, model: PlacementModel) -> PlacementModel:

@@ -8,15 +8,14 @@ from functools import lru_cache
 from typing import Any
 
 from django.contrib.auth.models import AbstractBaseUser
-from django.db.models import Max, Q, QuerySet
+from django.db.models import QuerySet
 
 from federation.models import System
 from federation.selectors import profile_of, use_of_limits
-from orchestrator.jobs import image_of
+from orchestrator.environments import environment_of
 from orchestrator.lifecycle import AttemptState
-from orchestrator.models import Attempt
+from orchestrator.models import Attempt, EnvironmentUse
 from orchestrator.placement.calibration import WaitOutcome, p90_factors
-from orchestrator.placement.estimate import fetched
 from orchestrator.placement.learning import Run, first_uses, learned_speeds, measured_preparations
 from orchestrator.placement.model import MIN_HISTORY, PlacementModel, RuntimeSample
 from orchestrator.placement.types import WaitClass
@@ -38,7 +37,7 @@ def placement_model(
 ) -> PlacementModel:
     """Return the model for one decision: waits of all placed jobs, runtimes of this user's kind of work.
 
-    `environment` is the image that a site must have fetched for it; None = none.
+    `environment` is what a site must have ready for it (`environments.environment_of`); None = nothing.
     """
     model = _common(int(now.timestamp() // _FRESH.total_seconds()))
     if environment is not None:
@@ -144,6 +143,7 @@ def _runs_of_kind(user: AbstractBaseUser, kind: str) -> list[Run]:
 def _runs(attempts: QuerySet[Attempt]) -> list[Run]:
     """Return attempts as runs, the newest first."""
     rows = attempts.values_list(
+        "pk",
         "task__user_id",
         "task__kind",
         "task__spec__environment",
@@ -155,9 +155,15 @@ def _runs(attempts: QuerySet[Attempt]) -> list[Run]:
         "started_at",
         "ended_at",
     )
+    told = list(rows)
     found = []
-    for row in rows:
-        user, kind, environment, container, system, profile_id, partition, shape, started_at, ended_at = row
+    firsts = set(
+        EnvironmentUse.objects.filter(first_attempt_id__in=[row[0] for row in told]).values_list(
+            "first_attempt_id", flat=True
+        )
+    )
+    for row in told:
+        pk, user, kind, stated, container, system, profile_id, partition, shape, started_at, ended_at = row
         if started_at is None or ended_at is None:
             continue
         accelerator = shape.get("gpu_type") if shape["gpus"] else None
@@ -166,7 +172,7 @@ def _runs(attempts: QuerySet[Attempt]) -> list[Run]:
             Run(
                 user=user,
                 kind=kind,
-                environment=fetched(image_of({"environment": environment}, {"container": container})),
+                environment=environment_of(stated, (container or {}).get("image")),
                 system=system,
                 accelerator=accelerator,
                 default_speed=_NOTHING_LEARNED.speed_at(system, accelerator, declared=declared),
@@ -174,6 +180,7 @@ def _runs(attempts: QuerySet[Attempt]) -> list[Run]:
                 cpus=shape["cpus"],
                 runtime_s=(ended_at - started_at).total_seconds(),
                 ended_at=ended_at,
+                is_first_use=pk in firsts,
             )
         )
     return found
@@ -194,19 +201,21 @@ def _samples(runs: Iterable[Run], model: PlacementModel) -> tuple[RuntimeSample,
     )
 
 
-def _environments(user: AbstractBaseUser, image: str, *, now: datetime) -> Mapping[tuple[str, str], bool]:
-    """Return where an image of this user's is: present where it ran lately, absent where it never did.
+def _environments(
+    user: AbstractBaseUser, environment: str, *, now: datetime
+) -> Mapping[tuple[str, str], bool]:
+    """Return where an environment of this user's is: present where it ran lately, absent where it never did.
 
     Nothing is said of a system where it ran long ago, nor of any while it never ran: it may be there.
     """
-    named = Q(task__spec__environment__container=image)
-    in_envelope = Q(task__spec__environment__container=None, task__envelope__body__container__image=image)
-    rows = _succeeded().filter(named | in_envelope, task__user_id=user.pk).order_by()
-    last = dict(rows.values_list("system__slug").annotate(Max("ended_at")))
+    uses = EnvironmentUse.objects.filter(user_id=user.pk, environment=environment)
+    last = dict(uses.values_list("system__slug", "last_at"))
     if not last:
         return {}
     slugs = System.objects.values_list("slug", flat=True)
-    return {(slug, image): slug in last for slug in slugs if slug not in last or last[slug] >= now - _STAYS}
+    return {
+        (slug, environment): slug in last for slug in slugs if slug not in last or last[slug] >= now - _STAYS
+    }
 
 
 def _declared_speed(profile_id: int | None, partition: str) -> Decimal:

@@ -61,8 +61,8 @@ def refresh_leaders(user: AbstractBaseUser, given: object, *, now: datetime) -> 
     wanted = read_task(given)
     known_systems(wanted.envelope)
     envelope = understand(wanted, user_id=user.pk).envelope
-    image = wanted.environment.container
-    value = decide(user, envelope, now=now, kind=kind_of(stored(wanted)), image=image)
+    spec = stored(wanted)
+    value = decide(user, envelope, now=now, kind=kind_of(spec), environment=spec["environment"])
     stale = _stale(leading_systems(value), now=now)
     if not stale:
         return Refreshed(now)

@@ -9,6 +9,7 @@ from django.db.models import Q
 
 from orchestrator.budget_models import Approval, Budget, BudgetLine, Meter
 from orchestrator.delivery_models import Delivery, DeliveryState, Subscription, SubscriptionState, Target
+from orchestrator.environment_models import EnvironmentUse
 from orchestrator.lifecycle import (
     ATTEMPT_MOVES,
     GROUP_MOVES,
@@ -32,6 +33,7 @@ __all__ = [
     "Delivery",
     "DeliveryState",
     "Envelope",
+    "EnvironmentUse",
     "Group",
     "Manifest",
     "Meter",

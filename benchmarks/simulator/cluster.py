@@ -20,6 +20,7 @@ from benchmarks.simulator.workload import Job, Outage
 OWN_USER = "facet"
 OWN_FAIRSHARE = 0.35
 """Somewhat more used than the even share, which is ½."""
+PRIORITY = "Priority"
 START_S = 2
 """From an event to the main pass that sees it."""
 
@@ -180,15 +181,21 @@ class PartitionWorld:
 
     def is_eligible(self, entry: Entry) -> bool:
         """Return whether an entry waits for resources or priority only, not for its limits or another job."""
+        return self.reason_of(entry) == PRIORITY
+
+    def reason_of(self, entry: Entry) -> str:
+        """Return why an entry waits, in the scheduler's words."""
         job, shape, book = entry.job, self.shape, self._book
         if job.after is not None and job.after in self._unfinished:
-            return False
+            return "Dependency"
         if job.throttle is not None and entry.running >= job.throttle:
-            return False
+            return "JobArrayTaskLimit"
         tasks, gpus = book.tasks.get(job.user, 0), book.gpus.get(job.user, 0)
         if shape.max_running_per_user is not None and tasks >= shape.max_running_per_user:
-            return False
-        return shape.max_gpus_per_user is None or gpus + job.gpus_total <= shape.max_gpus_per_user
+            return "QOSMaxJobsPerUserLimit"
+        if shape.max_gpus_per_user is not None and gpus + job.gpus_total > shape.max_gpus_per_user:
+            return "QOSMaxGRESPerUser"
+        return PRIORITY
 
     def _main_pass(self) -> None:
         tried = 0

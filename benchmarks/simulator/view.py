@@ -163,7 +163,7 @@ def _waiting(part: PartitionShape, world: PartitionWorld, entry: Entry) -> Queue
         f"{part.name}-j{entry.job.number}",
         state=JobState.QUEUED,
         state_raw="PENDING",
-        reason="Priority" if eligible else "QOSMaxJobsPerUserLimit",
+        reason=world.reason_of(entry),
         cpus=entry.job.cpus * entry.job.nodes,
         memory_mib=entry.job.memory_mib * entry.job.nodes,
         gpus=entry.job.gpus * entry.job.nodes,

@@ -13,13 +13,16 @@ from typing import Literal
 
 from federation.types import ResourceRecord
 from orchestrator.envelope.types import Envelope, ScalingPoint
+from orchestrator.environments import environment_of
 from orchestrator.placement.capacity import Layout
 from orchestrator.placement.model import (
+    ANY_ENVIRONMENT,
     ASSUMED_WALLTIME_FRAC,
     DEFAULT_RATE_MIB_S,
     DEFAULT_SERIAL_FRACTION,
     MIN_HISTORY,
     PlacementModel,
+    any_like,
 )
 from orchestrator.placement.plan import Forecast
 from orchestrator.placement.types import Charge, Estimates, Quantiles, WaitBasis, WaitClass
@@ -37,10 +40,12 @@ RuntimeSource = Literal["declared", "history", "assumed"]
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What is known of the work beyond its envelope: its kind (for history) and its environment."""
+    """What is known of the work beyond its envelope."""
 
     kind: str | None = None
+    """For its history."""
     environment: str | None = None
+    """What must be ready for it, as `environments.environment_of` names it."""
 
 
 def wait_for(
@@ -175,24 +180,23 @@ def _speed(envelope: Envelope, layout: Layout, record: ResourceRecord, model: Pl
 
 
 def preparation_for(envelope: Envelope, record: ResourceRecord, *, model: PlacementModel, work: Work) -> int:
-    """Return the time to prepare the environment: none where present, half of it where not known."""
+    """Return the time to prepare the environment: none where present, half of it where not known.
+
+    Measured there for this environment, else for any of its kind; for images the profile's word last.
+    """
     environment = work.environment
     if environment is None and envelope.container is not None:
-        environment = fetched(envelope.container.image)
+        environment = environment_of(None, envelope.container.image)
     if environment is None:
         return 0
     known = model.environments.get((record.system, environment))
     if known is True:
         return 0
     measured = model.preparation_s(record.system, environment)
-    typical = float(record.preparation_s or 0) if measured is None else measured
+    is_image = any_like(environment) == ANY_ENVIRONMENT
+    stated = float(record.preparation_s or 0) if is_image else 0.0
+    typical = stated if measured is None else measured
     return ceil(typical if known is False else typical / 2)
-
-
-def fetched(image: str | None) -> str | None:
-    """Return an image that a site fetches before its first use; None for a file, there or not."""
-    is_file = image is not None and (image.startswith(("/", "./", "~", "$")) or image.endswith(".sif"))
-    return None if is_file else image
 
 
 def transfer_for(envelope: Envelope, record: ResourceRecord, *, model: PlacementModel) -> int:

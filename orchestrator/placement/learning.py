@@ -14,10 +14,10 @@ from math import exp, log
 from statistics import fmean, median
 
 from orchestrator.placement.model import (
-    ANY_ENVIRONMENT,
     DEFAULT_SERIAL_FRACTION,
     SPEED_PRIOR_WEIGHT,
     SpeedSample,
+    any_like,
 )
 
 REMEMBERED_PREPARATIONS = 9
@@ -38,7 +38,7 @@ class Run:
     user: int
     kind: str
     environment: str | None
-    """The image it had to fetch, None = none."""
+    """What had to be ready for it (`environments.environment_of`), None = nothing."""
     system: str
     accelerator: str | None
     default_speed: float
@@ -47,6 +47,8 @@ class Run:
     cpus: int
     runtime_s: float
     ended_at: datetime
+    is_first_use: bool = False
+    """It was its user's first of this environment there, of all there ever were."""
 
     @property
     def place(self) -> Place:
@@ -62,11 +64,7 @@ class Run:
 
 def first_uses(runs: Iterable[Run]) -> frozenset[Run]:
     """Return the runs that were a user's first of an environment at a system: they had to prepare it."""
-    first: dict[tuple[int, str, str], Run] = {}
-    for run in sorted(runs, key=lambda run: run.ended_at):
-        if run.environment is not None:
-            first.setdefault((run.user, run.environment, run.system), run)
-    return frozenset(first.values())
+    return frozenset(run for run in runs if run.is_first_use)
 
 
 def learned_speeds(runs: Sequence[Run]) -> dict[Place, SpeedSample]:
@@ -126,7 +124,7 @@ def _gain(
 
 
 def measured_preparations(runs: Sequence[Run]) -> dict[tuple[str, str], tuple[float, ...]]:
-    """Return what preparing took, by system and environment, and by system for any environment at all.
+    """Return what preparing took, by system and environment, and by system for any of the same kind.
 
     A first run's excess over the median of the later ones of the same user, work and size there; none where
     there is no later one. Nothing is negative.
@@ -136,7 +134,7 @@ def measured_preparations(runs: Sequence[Run]) -> dict[tuple[str, str], tuple[fl
         later = [run.runtime_s for run in runs if run is not first and _is_same_again(run, first)]
         if later and first.environment is not None:
             took_s = max(0.0, first.runtime_s - median(later))
-            for environment in (first.environment, ANY_ENVIRONMENT):
+            for environment in (first.environment, any_like(first.environment)):
                 found.setdefault((first.system, environment), []).append(took_s)
     return {key: tuple(took[-REMEMBERED_PREPARATIONS:]) for key, took in found.items()}
 

@@ -31,7 +31,10 @@ SLOWEST = 0.01
 """No speed is taken to be lower, whatever was measured: runtimes are divided by it."""
 DEFAULT_RATE_MIB_S = 100.0
 ANY_ENVIRONMENT = ""
-"""Stands for every environment of a system, where the one asked for was never prepared there."""
+"""Stands for every image of a system, where the one asked for was never prepared there."""
+KINDS_OF_ENVIRONMENT = ("build:", "modules:")
+"""What is built or loaded is named by a digest after one of these; the bare word stands for all of its kind.
+All else are images."""
 
 GPU_SPEEDS: Mapping[str, float] = {
     "v100": 0.5,
@@ -113,7 +116,7 @@ class PlacementModel:
     environments: Mapping[tuple[str, str], bool] = field(default_factory=dict)
     """Whether an environment is present, by system and environment; absent key = not known."""
     preparations: Mapping[tuple[str, str], tuple[float, ...]] = field(default_factory=dict)
-    """Measured preparation times by system and environment (`ANY_ENVIRONMENT`: all of the system's)."""
+    """Measured preparation times by system and environment (`any_like`: all of one kind)."""
     pair_rates: Mapping[tuple[str, str], tuple[float, ...]] = field(default_factory=dict)
     """Last transfer rates by source collection and system."""
     overlaps_transfers: bool = False
@@ -168,7 +171,7 @@ class PlacementModel:
 
     def preparation_s(self, system: str, environment: str) -> float | None:
         """Return the median measured time to prepare an environment, else any there; None = unknown."""
-        for name in (environment, ANY_ENVIRONMENT):
+        for name in (environment, any_like(environment)):
             if measured := self.preparations.get((system, name)):
                 return median(measured)
         return None
@@ -177,6 +180,11 @@ class PlacementModel:
         """Return the median of the last five rates of a pair, None when it was never used."""
         rates = self.pair_rates.get((collection, system), ())[-5:]
         return median(rates) if rates else None
+
+
+def any_like(environment: str) -> str:
+    """Return the word for every environment of the same kind: fetched, built or loaded."""
+    return next((kind for kind in KINDS_OF_ENVIRONMENT if environment.startswith(kind)), ANY_ENVIRONMENT)
 
 
 def slots_class(slots: int) -> int:

@@ -7,8 +7,8 @@ job used its whole time limit, once with the share of its limit such a job used 
 An outlook is made for one instant, the one its snapshot was taken at, and serves every later decision.
 """
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from statistics import median_low
 from threading import Lock
@@ -24,6 +24,7 @@ from orchestrator.placement.occupancy import (
     memory_of,
 )
 from orchestrator.placement.timeline import Need, Timeline
+from orchestrator.placement.turns import HeldBack, Turns
 
 DEPTH = 300
 """Waiting jobs that are planned one by one."""
@@ -57,6 +58,8 @@ class Outlook:
     """How many usable nodes have exactly (kind, cpus, memory, GPUs) free."""
     is_visible: bool
     is_exclusive: bool
+    held_back: HeldBack | None = None
+    """What comes before us later, though not now."""
     _starts: dict[tuple[Need, int], tuple[int | None, int | None]] = field(default_factory=dict)
     _slots: dict[Need, int] = field(default_factory=dict)
     _asking: Lock = field(default_factory=Lock)
@@ -80,7 +83,10 @@ class Outlook:
         if in_means is not None and in_means < after[1]:
             with self._asking:
                 in_means = self.means.earliest(need, duration_s, after_s=after[1])
-        return in_limits, in_means
+        if self.held_back is None:
+            return in_limits, in_means
+        with self._asking:
+            return self.held_back.later(need, duration_s, (in_limits, in_means))
 
     def slots(self, need: Need) -> int:
         """Return how many requests of this size the resources that were seen free hold."""
@@ -109,6 +115,7 @@ class Outlook:
         """Return a copy that may be reserved; nodes are shared until something is taken from them."""
         with self._asking:
             limits, means = self.limits.fork(), self.means.fork()
+            held_back = None if self.held_back is None else self.held_back.fork()
         return Outlook(
             at=self.at,
             kinds=self.kinds,
@@ -118,18 +125,35 @@ class Outlook:
             free_by_kind=self.free_by_kind,
             is_visible=self.is_visible,
             is_exclusive=self.is_exclusive,
+            held_back=held_back,
         )
 
     def reserve(
         self, need: Need, *, limit_s: int, run_s: int, after: tuple[int, int]
     ) -> tuple[int, int] | None:
         """Take a window from both pictures and return when each ends; None when it never fits."""
-        in_limits = self.limits.reserve(need, limit_s, after_s=after[0])
-        in_means = self.means.reserve(need, max(1, min(run_s, limit_s)), after_s=after[1])
+        runs_s = max(1, min(run_s, limit_s))
+        in_limits = self.limits.earliest(need, limit_s, after_s=after[0])
+        in_means = self.means.earliest(need, runs_s, after_s=after[1])
+        if self.held_back is not None:
+            in_limits, _ = self.held_back.later(need, limit_s, (in_limits, None))
+            _, in_means = self.held_back.later(need, runs_s, (None, in_means))
+        for picture, start_s, lasts_s in self._pictures(in_limits, limit_s, in_means, runs_s):
+            if start_s is not None:
+                picture.reserve(need, lasts_s, after_s=start_s)
         self._starts = {}
         if in_limits is None or in_means is None:
             return None
         return in_limits + limit_s, in_means + run_s
+
+    def _pictures(
+        self, in_limits: int | None, limit_s: int, in_means: int | None, runs_s: int
+    ) -> Iterator[tuple[Timeline, int | None, int]]:
+        yield self.limits, in_limits, limit_s
+        yield self.means, in_means, runs_s
+        if self.held_back is not None:
+            yield self.held_back.limits, in_limits, limit_s
+            yield self.held_back.means, in_means, runs_s
 
 
 def planned_at(record: ResourceRecord, *, now: datetime) -> datetime:
@@ -147,14 +171,16 @@ def build_outlook(
     kinds = node_kinds(record.nodes) if kinds is None else kinds
     queue = record.queue if record.queue.is_visible else type(record.queue)()
     build = build_counts if counts_suffice(record, kinds) else build_nodes
-    limits, means = build(record, kinds, now=at, running=queue.running, ends=ends_of(record, at, model))
-    jobs, ahead = jobs_ahead(queue.pending, own_priority(record, now=at), DEPTH)
+    holding = (*queue.running, *queue.beside)
+    ends = ends_of(record, at, model)
+    limits, means = build(record, kinds, now=at, running=holding, ends=ends)
+    own = own_priority(record, now=at)
+    jobs, ahead = jobs_ahead(queue.pending, own, DEPTH)
     for job in jobs:
-        need = _need_of_pending(job, kinds)
-        limit_s = limit_of(job.walltime_s, record)
+        need, (limit_s, run_s) = _need_of_pending(job, kinds), lasting(job, record, model)
         limits.reserve(need, limit_s)
-        used = model.limit_use.expected(record.system, record.partition, job.user, 0.0)
-        means.reserve(need, rounded_s(limit_s * used, is_learned=bool(model.limit_use)))
+        means.reserve(need, run_s)
+    held_back = _held_back(record, (limits, means), kinds, own=own, ends=ends, model=model)
     limits.settle()
     means.settle()
     index_of = {(k.cpus, k.memory_mib, k.gpus, k.gpu_type, k.gpu_memory_mib): k.index for k in kinds}
@@ -167,7 +193,49 @@ def build_outlook(
         free_by_kind=_free_by_kind(record.nodes, index_of, whole=record.is_exclusive),
         is_visible=record.queue.is_visible,
         is_exclusive=record.is_exclusive,
+        held_back=held_back,
     )
+
+
+def lasting(job: PendingShare, record: ResourceRecord, model: PlacementModel) -> tuple[int, int]:
+    """Return how long a waiting job lasts by its limit, and as such jobs usually do."""
+    limit_s = limit_of(job.walltime_s, record)
+    used = model.limit_use.expected(record.system, record.partition, job.user, 0.0)
+    return limit_s, rounded_s(limit_s * used, is_learned=bool(model.limit_use))
+
+
+def _held_back(
+    record: ResourceRecord,
+    pictures: tuple[Timeline, Timeline],
+    kinds: tuple[NodeKind, ...],
+    *,
+    own: int | None,
+    ends: tuple["_EndOf", "_EndOf"],
+    model: PlacementModel,
+) -> HeldBack | None:
+    """Return the pictures with the jobs before ours that a limit of their own user holds back, if any."""
+    capped = [replace(job, is_eligible=True) for job in record.queue.pending if job.capped is not None]
+    jobs, _ = jobs_ahead(capped, own, DEPTH)
+    if not jobs:
+        return None
+    later = [picture.fork() for picture in pictures]
+    turns = [Turns(record.queue.running, end_of) for end_of in ends]
+    first: list[int | None] = [None, None]
+    for job in jobs:
+        need = _need_of_pending(job, kinds)
+        for index, lasts_s in enumerate(lasting(job, record, model)):
+            turn_s = turns[index].first(job, lasts_s)
+            if turn_s is None:
+                continue
+            start_s = later[index].reserve(need, lasts_s, after_s=turn_s)
+            turns[index].take(job, lasts_s, start_s=turn_s if start_s is None else start_s)
+            seen = first[index]
+            first[index] = turn_s if seen is None else min(seen, turn_s)
+    if first == [None, None]:
+        return None
+    for picture in later:
+        picture.settle()
+    return HeldBack(later[0], later[1], (first[0], first[1]))
 
 
 def rounded_s(runtime_s: float, *, is_learned: bool) -> int:

@@ -77,7 +77,7 @@ class PlanStore:
             self._drop_superseded(record)
             outlook = build_outlook(record, at=at, model=model, kinds=self.kinds_of(record.nodes))
             self.built += 1
-            weight = 1 + len(record.nodes) + len(record.queue.running)
+            weight = 1 + len(record.nodes) + len(record.queue.running) + len(record.queue.beside)
             self._kept[key] = _Kept(outlook, record, model, weight)
             self._weight += weight
             while self._weight > self._max_weight and len(self._kept) > 1:

@@ -35,7 +35,9 @@ def advise(
         InvalidInput: the input cannot be read.
     """
     wanted = asked(user, given, systems=systems)
-    placement = placement_for(user, wanted.envelope, now=now, kind=wanted.kind, image=wanted.image)
+    placement = placement_for(
+        user, wanted.envelope, now=now, kind=wanted.kind, environment=wanted.environment
+    )
 
     def ask(envelope: Envelope) -> Decision:
         return placement(within(envelope, systems, pointer=""))

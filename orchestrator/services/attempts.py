@@ -16,7 +16,7 @@ from orchestrator.leavings import Leavings
 from orchestrator.lifecycle import ATTEMPT_MOVES, TASK_MOVES, AttemptState, Cause, TaskState, is_terminal
 from orchestrator.models import Attempt, Task
 from orchestrator.observation import Fold
-from orchestrator.services import outputs, rivals, spending
+from orchestrator.services import environments, outputs, rivals, spending
 from orchestrator.services.manifests import keep_manifest
 from orchestrator.services.moves import attempt_event, move_attempt, move_task, task_event
 from orchestrator.services.replacement import next_comparison
@@ -99,6 +99,7 @@ def apply_fold(
     if is_terminal(ATTEMPT_MOVES, fold.target):
         spending.settle(attempt, now=now)
         _tell_circuit(attempt, now=now)
+        environments.note_use(attempt)
         conclude(attempt, now=now, left=left)
 
 

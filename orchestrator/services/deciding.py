@@ -5,6 +5,7 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from decimal import Decimal
+from typing import Any
 
 from django.contrib.auth.models import AbstractBaseUser
 from pydantic import ValidationError
@@ -14,11 +15,12 @@ from federation.selectors import records_for
 from federation.types import ResourceRecord
 from orchestrator.data_reach import with_data, with_rates
 from orchestrator.envelope.types import Envelope as EnvelopeValue
+from orchestrator.environments import environment_of
 from orchestrator.experience import placement_model
 from orchestrator.lifecycle import ATTEMPT_MOVES, terminal_states
 from orchestrator.models import Attempt, Decision, Task
 from orchestrator.placement.cache import PlanCache
-from orchestrator.placement.estimate import Work, fetched
+from orchestrator.placement.estimate import Work
 from orchestrator.placement.place import place, reserve_shape
 from orchestrator.placement.store import PlanStore
 from orchestrator.placement.types import Decision as DecisionValue
@@ -40,14 +42,14 @@ def decide(
     exclude_systems: Sequence[str] = (),
     avoid: frozenset[tuple[str, str, str]] = frozenset(),
     kind: str = "",
-    image: str | None = None,
+    environment: Mapping[str, Any] | None = None,
     diversity_load: Mapping[str, int] | None = None,
     budgets: Mapping[str, Decimal] | None = None,
 ) -> DecisionValue:
     """Return the decision over this user's records now; nothing is kept.
 
-    `avoid` names places (system, partition, account) that an earlier attempt found wanting; `image` is what
-    the work's environment names, where the envelope does not; `budgets` is what may be charged at most, by
+    `avoid` names places (system, partition, account) that an earlier attempt found wanting; `environment` is
+    what the task states of it, beside the envelope's container; `budgets` is what may be charged at most, by
     system.
     """
     return placement_for(
@@ -57,7 +59,7 @@ def decide(
         exclude_systems=exclude_systems,
         avoid=avoid,
         kind=kind,
-        image=image,
+        environment=environment,
         diversity_load=diversity_load,
         budgets=budgets,
     )(envelope)
@@ -71,19 +73,18 @@ def placement_for(
     exclude_systems: Sequence[str] = (),
     avoid: frozenset[tuple[str, str, str]] = frozenset(),
     kind: str = "",
-    image: str | None = None,
+    environment: Mapping[str, Any] | None = None,
     diversity_load: Mapping[str, int] | None = None,
     budgets: Mapping[str, Decimal] | None = None,
 ) -> Callable[[EnvelopeValue], DecisionValue]:
     """Return placement over this user's records now, to be asked about this envelope and variants of it."""
-    if image is None and envelope.container is not None:
-        image = envelope.container.image
-    environment = fetched(image)
+    image = envelope.container.image if envelope.container is not None else None
+    ready = environment_of(environment, image)
     found = with_data(user, envelope.data, records_for(user, now=now))
     records = tuple(
         replace(record, blocked=_FAILED_HERE) if record.key in avoid else record for record in found
     )
-    learned = placement_model(user, kind=kind, environment=environment, now=now)
+    learned = placement_model(user, kind=kind, environment=ready, now=now)
     model = with_rates(user, envelope.data, learned)
     cache = in_flight(records)
 
@@ -94,7 +95,7 @@ def placement_for(
             now=now,
             model=model,
             cache=cache,
-            work=Work(kind=kind or None, environment=environment),
+            work=Work(kind=kind or None, environment=ready),
             budgets=budgets,
             exclude_systems=tuple(exclude_systems),
             diversity_load=diversity_load,

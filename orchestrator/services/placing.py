@@ -265,7 +265,7 @@ def _wanted(task: Task, purse: Purse, load: Mapping[str, int], *, now: datetime)
     return {
         "now": now,
         "kind": task.kind,
-        "image": task.spec["environment"]["container"],
+        "environment": task.spec["environment"],
         "diversity_load": load,
         "budgets": purse.charges_left(),
     }

@@ -9,11 +9,11 @@ from federation.ledger import record
 from federation.selectors import records_for
 from orchestrator.envelope.types import Envelope as EnvelopeValue
 from orchestrator.envelope.types import Range
+from orchestrator.environments import environment_of
 from orchestrator.experience import placement_model
-from orchestrator.jobs import image_of
 from orchestrator.models import Attempt, Task
 from orchestrator.placement.choose import is_strictly_better
-from orchestrator.placement.estimate import Work, fetched
+from orchestrator.placement.estimate import Work
 from orchestrator.placement.place import place
 from orchestrator.rivals import Rivalry
 from orchestrator.services.cancelling import ask_to_cancel
@@ -98,13 +98,14 @@ def _in_place_s(task: Task, attempt: Attempt, envelope: EnvelopeValue, *, now: d
     limits = replace(seen.limits, submitted_jobs=max(0, seen.limits.submitted_jobs - 1))
     record = replace(seen, queue=replace(seen.queue, pending=others), limits=limits)
     sizes = {"gpus": Range.exactly(attempt.shape["gpus"]), "cpus": Range.exactly(attempt.shape["cpus"])}
-    image = fetched(image_of(task.spec, task.envelope.body))
+    image = (task.envelope.body.get("container") or {}).get("image")
+    environment = environment_of(task.spec["environment"], image)
     found = place(
         envelope.model_copy(update=sizes),
         (record,),
         now=now,
-        model=placement_model(task.user, kind=task.kind, environment=image, now=now),
-        work=Work(kind=task.kind or None, environment=image),
+        model=placement_model(task.user, kind=task.kind, environment=environment, now=now),
+        work=Work(kind=task.kind or None, environment=environment),
     )
     return found.selected.estimates.completion_s if found.selected is not None else None
 

@@ -15,7 +15,7 @@ from federation.ledger import record
 from federation.models import Connection
 from federation.selectors import profile_of
 from orchestrator import staging
-from orchestrator.data_reach import held_at, storages_of
+from orchestrator.data_reach import held, storages_of
 from orchestrator.doorbell import ring
 from orchestrator.envelope.types import Data
 from orchestrator.jobs import base_folder
@@ -51,7 +51,7 @@ def begin(task: Task, attempt: Attempt, *, now: datetime) -> bool:
         staging.wanted_inputs(data, task.spec),
         storages_of(connection),
         base=base,
-        held=held_at(task.user_id, system.pk),
+        held=held(task.user_id, data, system_ids=[system.pk])[system.pk],
     )
     attempt.inputs = [link.stored() for link in plan.links]
     Attempt.objects.filter(pk=attempt.pk).update(inputs=attempt.inputs)

@@ -226,7 +226,8 @@ class Asked:
     envelope: EnvelopeValue
     understood: Understood | None = None
     kind: str = ""
-    image: str | None = None
+    environment: Mapping[str, Any] | None = None
+    """What the task states of it."""
 
 
 def asked(user: AbstractBaseUser, given: object, *, systems: Collection[str] | None = None) -> Asked:
@@ -250,8 +251,8 @@ def asked(user: AbstractBaseUser, given: object, *, systems: Collection[str] | N
     wanted = read_task(given)
     known_systems(wanted.envelope)
     understood = understand(wanted, user_id=user.pk, systems=systems)
-    kind = kind_of(stored(wanted))
-    return Asked(understood.envelope, understood, kind, wanted.environment.container)
+    spec = stored(wanted)
+    return Asked(understood.envelope, understood, kind_of(spec), spec["environment"])
 
 
 def preview(
@@ -265,7 +266,7 @@ def preview(
         InvalidInput: the input cannot be read.
     """
     wanted = asked(user, given, systems=systems)
-    value = decide(user, wanted.envelope, now=now, kind=wanted.kind, image=wanted.image)
+    value = decide(user, wanted.envelope, now=now, kind=wanted.kind, environment=wanted.environment)
     return value, wanted.understood
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import User
 from django.db import connection
+from django.test.utils import CaptureQueriesContext
 
 from federation.models import System
 from federation.profile import ProfileDocument
@@ -15,6 +16,7 @@ from federation.selectors import records_for
 from federation.services import store_profile
 from orchestrator import experience, selectors
 from orchestrator.envelope.types import Envelope, Range
+from orchestrator.environments import environment_of
 from orchestrator.models import Attempt
 from orchestrator.placement.calibration import Reliability
 from orchestrator.placement.estimate import Work, preparation_for
@@ -22,6 +24,7 @@ from orchestrator.placement.model import DecayedSum, RuntimeSample
 from orchestrator.placement.trace import decision_bytes
 from orchestrator.placement.types import WaitClass
 from orchestrator.services import deciding, tasks
+from orchestrator.services.environments import note_use
 from tests.web.world import make_system, profile
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -199,11 +202,9 @@ def test_runs_are_remembered_at_reference_speed(alice: User, now: datetime) -> N
     assert remembered() == (RuntimeSample(runtime_s=250.0, gpus=1, cpus=1),)
 
 
-def _ran(
-    user: User, took_s: float, *, now: datetime, container: str | None = None, after_s: int = 0
-) -> Attempt:
+def _ran(user: User, took_s: float, *, now: datetime, after_s: int = 0, **environment: object) -> Attempt:
     """Return an attempt of this user that ran so long to a good end, having started so much after now."""
-    given = {"command": "true", "envelope": GPU, "environment": {"container": container}}
+    given = {"command": "true", "envelope": GPU, "environment": environment}
     attempt = tasks.submit_task(user, given, actor="user", now=now).task.attempts.get()
     for state in ("dispatching", "submitted", "running", "succeeded"):
         Attempt.objects.filter(pk=attempt.pk).update(state=state)
@@ -212,6 +213,8 @@ def _ran(
     Attempt.objects.filter(pk=attempt.pk).update(
         submitted_at=now, started_at=started_at, ended_at=ended_at, finished_at=ended_at
     )
+    attempt.refresh_from_db()
+    note_use(attempt)
     return attempt
 
 
@@ -242,6 +245,59 @@ def test_an_image_is_present_where_it_ran_absent_where_it_never_did_and_costs_wh
     assert prepares(alice) == {"anvil": 0, "delta": 0}
     assert prepares(bob) == {"anvil": 150, "delta": 0}
     assert prepares(alice, days=40) == {"anvil": 150, "delta": 0}
+
+
+def test_what_is_built_is_absent_where_it_never_ran_and_costs_what_its_first_use_did(
+    alice: User, now: datetime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_system(alice, "anvil", "Anvil", "a100", "40G", free=3, now=now)
+    stated: dict[str, Any] = {"conda": "train", "setup": ["pip install -e ."]}
+    word = environment_of(stated, None)
+    assert word is not None
+    for run, took_s in enumerate((400, 100, 100)):
+        _ran(alice, took_s, now=now, after_s=1000 * run, **stated)
+    make_system(alice, "delta", "Delta", "a100", "40G", free=3, now=now)
+    experience._common.cache_clear()
+
+    model = experience.placement_model(alice, kind="", environment=word, now=now)
+    late = experience.placement_model(alice, kind="", environment=word, now=now + timedelta(days=40))
+
+    assert model.environments == {("anvil", word): True, ("delta", word): False}
+    assert late.environments == {("delta", word): False}
+    assert model.preparations["anvil", word] == (300.0,)
+    assert model.preparation_s("anvil", "build:another") == 300
+
+    monkeypatch.setattr(experience, "_WITNESSES", 2)
+    experience._common.cache_clear()
+    assert experience.placement_model(alice, kind="", environment=word, now=now).preparations == {}, (
+        "the first use is not among the newest runs, and the oldest of those is not taken for it"
+    )
+
+
+def test_what_placement_learns_is_asked_in_so_many_queries_whatever_the_history(
+    alice: User, now: datetime
+) -> None:
+    make_system(alice, "anvil", "Anvil", "a100", "40G", free=3, now=now)
+    image = "docker://pytorch"
+
+    def queries() -> int:
+        experience._common.cache_clear()
+        with CaptureQueriesContext(connection) as seen:
+            experience.placement_model(alice, kind="k", environment=image, now=now)
+        return len(seen)
+
+    _ran(alice, 100, now=now, container=image)
+    one = queries()
+    for run in range(6):
+        _ran(alice, 100, now=now, after_s=1000 * run, container=image)
+    many = queries()
+    with CaptureQueriesContext(connection) as seen:
+        experience._environments(alice, image, now=now)
+
+    assert one == many
+    assert len(seen) == 2
+    assert "orchestrator_environmentuse" in seen[0]["sql"]
+    assert "orchestrator_task" not in seen[0]["sql"]
 
 
 def test_the_same_work_at_two_systems_tells_their_speeds(alice: User, now: datetime) -> None:

@@ -62,7 +62,7 @@ def test_where_the_task_failed_before_is_no_second_place(alice: User) -> None:
     account = {"delta": "bbka-delta-gpu", "vista": "ASC24001"}[other]
 
     for why in ("never", "avoid"):
-        task.plan = {why: [[other, name, account] for name in PROFILES[other]["partitions"]]}  # type: ignore[attr-defined]
+        task.plan = {why: [[other, name, account] for name in PROFILES[other]["partitions"]]}
         place, codes = beside(task)
 
         assert place is None

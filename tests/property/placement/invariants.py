@@ -34,6 +34,14 @@ from tests.property.placement.sharing import (
     askers,
     kept_plans_equal_fresh_ones,
 )
+from tests.property.placement.turning import (
+    a_turn_is_taken_before_ours,
+    lengths,
+    partitions,
+    requests,
+    what_is_reserved_is_taken_from_both_pictures,
+    who_is_held_back_delays_nothing_before_their_turn,
+)
 from tests.property.placement.views import (
     MODEL,
     NOW,
@@ -307,4 +315,11 @@ KEPT = [
     Invariant(claim, (federations(), askers))
     for claim in (kept_plans_equal_fresh_ones, a_full_store_answers_the_same)
 ]
-INVARIANTS = {each.name: each for each in CHOICE + PLAN + KEPT}
+TURNS = [
+    Invariant(claim, (partitions(), requests, lengths))
+    for claim in (
+        who_is_held_back_delays_nothing_before_their_turn,
+        what_is_reserved_is_taken_from_both_pictures,
+    )
+] + [Invariant(a_turn_is_taken_before_ours, (lengths, lengths, requests))]
+INVARIANTS = {each.name: each for each in CHOICE + PLAN + KEPT + TURNS}

@@ -22,6 +22,7 @@ from orchestrator.placement import (
     sizing,
     store,
     timeline,
+    turns,
     types,
 )
 from tests.property.placement.views import bounds, envelope, record
@@ -422,5 +423,38 @@ MUTANTS = [
         "_key_of",
         _key_without(0, 1, 2, 3),
         "a_full_store_answers_the_same",
+    ),
+    Mutant(
+        "who is held back reserves from now on",
+        turns.Turns,
+        "first",
+        lambda _h: lambda _self, _job, _limit_s: 0,
+        "who_is_held_back_delays_nothing_before_their_turn",
+    ),
+    Mutant(
+        "turns count before they come",
+        turns.HeldBack,
+        "later",
+        lambda _h: (
+            lambda self, need, lasts_s, _starts: (
+                self.limits.earliest(need, lasts_s),
+                self.means.earliest(need, lasts_s),
+            )
+        ),
+        "who_is_held_back_delays_nothing_before_their_turn",
+    ),
+    Mutant(
+        "nobody takes a turn",
+        turns.HeldBack,
+        "later",
+        lambda _h: lambda _self, _need, _lasts_s, starts: starts,
+        "a_turn_is_taken_before_ours",
+    ),
+    Mutant(
+        "a choice is forgotten where turns count",
+        outlook.Outlook,
+        "_pictures",
+        lambda healthy: lambda self, *given: list(healthy(self, *given))[:2],
+        "what_is_reserved_is_taken_from_both_pictures",
     ),
 ]

@@ -294,6 +294,34 @@ def test_running_and_waiting_jobs_are_shares_rounded_up() -> None:
     assert (queue.running_count, queue.pending_count, queue.eligible_count) == (1, 6, 5)
 
 
+def test_what_runs_in_another_partition_on_the_same_node_is_beside_and_not_of_the_queue() -> None:
+    nodes = (a_node("n1", partitions=("gpu", "cpu")), a_node("n2"), a_node("n3", partitions=("cpu",)))
+    jobs = (
+        a_job("1", node_names=("n1",), partitions=("cpu",)),
+        a_job("2", node_names=("n2",)),
+        a_job("3", nodes=2, node_names=("n1", "n3"), partitions=("cpu",)),
+        a_job("4", node_names=("n3",), partitions=("cpu",)),
+        a_job("5", node_names=("n1",), partitions=("elsewhere",)),
+        a_job("6", state=JobState.QUEUED, partitions=("cpu",)),
+    )
+
+    found = _named(prepare(a_profile(), a_probe(*nodes, jobs=jobs), None))
+
+    assert [share.node_names for share in found["gpu"].queue.running] == [("n2",)]
+    assert [share.node_names for share in found["gpu"].queue.beside] == [("n1",), ("n1", "n3"), ("n1",)]
+    assert [share.node_names for share in found["cpu"].queue.beside] == [("n1",)]
+    assert found["gpu"].queue.running_count == 1
+
+
+def test_a_job_that_a_limit_of_its_user_holds_back_says_which() -> None:
+    limited = a_job("1", state=JobState.QUEUED, is_eligible=False, reason="QOSMaxGRESPerUser")
+    jobs = (limited, a_job("2", state=JobState.QUEUED, reason="Priority"))
+
+    queue = _named(prepare(a_profile(), a_probe(jobs=jobs), None))["gpu"].queue
+
+    assert [job.capped for job in queue.pending] == ["gpus", None]
+
+
 def test_a_job_in_two_partitions_waits_in_both() -> None:
     job = a_job(state=JobState.QUEUED, partitions=("gpu", "cpu", "elsewhere"))
 

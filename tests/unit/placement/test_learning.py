@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from orchestrator.placement.estimate import fetched
+from orchestrator.environments import environment_of, fetched
 from orchestrator.placement.learning import Run, first_uses, learned_speeds, measured_preparations
 from orchestrator.placement.model import ANY_ENVIRONMENT, PlacementModel
 
@@ -35,6 +35,7 @@ def run(
         cpus=8,
         runtime_s=runtime_s,
         ended_at=NOW + timedelta(days=day),
+        is_first_use=environment is not None and day == 0,
     )
 
 
@@ -155,3 +156,39 @@ def test_an_environment_never_prepared_here_is_taken_to_need_what_others_did() -
 )
 def test_an_image_in_a_file_is_not_fetched(image: str | None, fetches: bool) -> None:
     assert (fetched(image) is not None) is fetches
+
+
+def test_environments_are_told_apart_by_what_must_be_ready() -> None:
+    modules = {"modules": ["gcc/13", "cuda/12"]}
+    built = {**modules, "conda": "train", "setup": ["pip install -e ."]}
+    words = [environment_of(each, None) for each in (modules, built, {**built, "conda": "other"})]
+
+    assert environment_of({"container": None, "modules": [], "variables": {"A": "1"}}, None) is None
+    assert environment_of({"container": "docker://own"}, "docker://envelope") == "docker://own"
+    assert environment_of(None, "docker://envelope") == "docker://envelope"
+    assert [(word or "").partition(":")[0] for word in words] == ["modules", "build", "build"]
+    assert len(set(words)) == 3
+    assert environment_of({**built, "container": "docker://own"}, None) == "docker://own"
+    assert environment_of({**modules, "container": "/work/own.sif"}, None) == words[0]
+    assert len(environment_of(None, "docker://" + "x" * 400) or "") == len("image:") + 32
+
+
+def test_what_is_built_or_loaded_is_measured_apart_from_images() -> None:
+    runs = [
+        each
+        for environment, took_s in (("build:1", 160), ("modules:1", 103), ("docker://a", 400))
+        for each in (run(took_s, environment=environment), run(100, environment=environment, day=1))
+    ]
+    model = PlacementModel(preparations=measured_preparations(runs))
+
+    assert model.preparation_s("delta", "build:2") == 60
+    assert model.preparation_s("delta", "modules:2") == 3
+    assert model.preparation_s("delta", "docker://b") == 300
+    assert model.preparation_s("vista", "build:1") is None
+
+
+def test_the_oldest_run_that_is_remembered_is_no_first_use() -> None:
+    later = [run(100, environment="docker://a", day=day) for day in (50, 51, 52)]
+
+    assert first_uses(later) == frozenset()
+    assert measured_preparations(later) == {}
