@@ -99,6 +99,17 @@ async def stream(readers: Readers) -> None:
         writer.close()
 
 
+async def whole(reader: asyncio.StreamReader, head: bytes) -> bytes:
+    """Return a body, whether its length was said before or comes with its chunks."""
+    length = re.search(rb"(?i)content-length: (\d+)", head)
+    if length:
+        return await reader.readexactly(int(length[1]))
+    raw = b""
+    while size := int(await reader.readline(), 16):
+        raw += (await reader.readexactly(size + 2))[:-2]
+    return raw
+
+
 async def poll(readers: Readers) -> None:
     """Ask again and again, each time from where the last answer ended."""
     after, first = None, True
@@ -108,8 +119,7 @@ async def poll(readers: Readers) -> None:
             given = json.dumps({"timeout_s": 0})
         reader, writer = await readers.open("POST /api/v1/skills/wait_for_events", given)
         head = await reader.readuntil(b"\r\n\r\n")
-        length = int(re.search(rb"(?i)content-length: (\d+)", head)[1])  # type: ignore[index]  # always there
-        raw = await reader.readexactly(length)
+        raw = await whole(reader, head)
         writer.close()
         readers.note(raw)
         after = json.loads(raw)["next"]

@@ -1,8 +1,9 @@
 """A long poll under way: what it waits for, and how it looks for it.
 
-Whoever waits does so in the event loop and holds no database connection: when the process's one listener hears
-of events, each poll finds its own in the ring, without a query. The database is asked at the beginning and at
-the end, so that what was committed before either is never left out, and where the ring reaches not so far.
+Whoever waits does so in the event loop and holds no database connection: when the process's one listener
+hears of events, each poll finds its own in the ring, without a query. The database is asked at the beginning
+and at the end, so that what was committed before either is never left out, and where the ring reaches not so
+far.
 """
 
 import asyncio
@@ -72,6 +73,9 @@ class Found:
     head: int
 
 
+Borrow = Callable[[Callable[[], Found]], Awaitable[Found]]
+
+
 @dataclass(slots=True)
 class Wait:
     """One poll: until when, from where, for what."""
@@ -119,7 +123,7 @@ class Wait:
     def in_thread(self) -> Found:
         """Wait in this thread."""
         found = self._nothing() or self.look()
-        while not (found.events or self.left_s <= 0 or LISTENER.stopping):
+        while not self.is_over(found):
             if not connection.in_atomic_block:
                 connection.close()  # a waiting caller holds none
             if self.is_listening:
@@ -129,10 +133,17 @@ class Wait:
             found = self.look()
         return found
 
-    async def in_loop(self, borrow: Callable[[Callable[[], Found]], Awaitable[Found]]) -> Found:
-        """Wait in this event loop; `borrow` runs what needs the database."""
-        found = self._nothing() or await borrow(self.look)
-        while not (found.events or self.left_s <= 0 or LISTENER.stopping):
+    def is_over(self, found: Found) -> bool:
+        """Return whether there is nothing to wait for any more."""
+        return bool(found.events) or self.left_s <= 0 or LISTENER.stopping
+
+    async def at_once(self, borrow: Borrow) -> Found:
+        """Look before waiting; `borrow` runs what needs the database."""
+        return self._nothing() or await borrow(self.look)
+
+    async def in_loop(self, borrow: Borrow, found: Found) -> Found:
+        """Wait in this event loop, after a first look found nothing."""
+        while not self.is_over(found):
             rung = bell_of_loop().waiting()  # before looking, so that nothing rings unheard in between
             heard = self.heard() if self.is_listening else None
             if heard is None:

@@ -120,7 +120,8 @@ async def _waited(caller: Caller, given: Mapping[str, Any]) -> calls.Told:
     if isinstance(wait, calls.Told):
         return wait
     try:
-        return calls.waited(wait, await wait.in_loop(LENT.borrow))
+        first = await wait.at_once(LENT.borrow)
+        return calls.waited(wait, await wait.in_loop(LENT.borrow, first))
     except Exception as error:  # noqa: BLE001  # every failure is answered as a problem
         return calls.failed(error)
 
