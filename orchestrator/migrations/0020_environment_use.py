@@ -40,7 +40,7 @@ def fill(apps, schema_editor):
 class Migration(migrations.Migration):
     dependencies = [
         ("federation", "0001_initial"),
-        ("orchestrator", "0018_steady_submission"),
+        ("orchestrator", "0019_task_lists_in_order"),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 
