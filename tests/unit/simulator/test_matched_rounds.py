@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from benchmarks.matched_rounds import OURS, PUBLISHED, Campaign, main, run
+from benchmarks.matched_rounds import OURS, PUBLISHED, Campaign, beside_the_study, main, run
 from benchmarks.outcomes import Outcome, compare, interval, quantile, row
 from benchmarks.policies import slots_by_node, slots_pooled
 from benchmarks.simulator.cluster import PartitionWorld
@@ -120,6 +120,40 @@ def test_figures_of_the_table() -> None:
     assert compare(outcomes, [Outcome(0, 100, 100)] * 20) == (0.0, 0.05)
     low, high = interval([float(each.additional_s) for each in outcomes], max)
     assert low <= 900 == high
+
+
+def test_our_figures_stand_beside_those_of_the_study() -> None:
+    lost = {OURS: 10, PUBLISHED: 40, "fixed site": 3, "random feasible": 6, "shortest queue": 0}
+    by_policy = {name: [Outcome(0, 100 + lost_s, 100)] * 4 for name, lost_s in lost.items()}
+
+    lines = beside_the_study("P", by_policy)
+
+    assert lines[1].split()[2:] == ["100%", "3", "3", "study", "56%", "577", "3054"]
+    assert lines[4].split()[3:] == ["0%", "40", "40", "study", "87%", "313", "604"]
+    assert lines[5].split()[1:] == ["0%", "10", "10", "study", "98%", "31", "1"]
+    assert lines[6].strip() == "ours loses 25% of what published, reading A loses; in the study 10%"
+
+
+def test_a_waiting_job_says_what_holds_it_back() -> None:
+    part = replace(SYSTEMS[0].partitions[0], nodes=2, max_running_per_user=1, max_gpus_per_user=4)
+    one = Job(1, "bob", 0, 1, 16, 1000, 1, 3600, (3000,))
+    asks = (
+        one,
+        replace(one, number=2),
+        replace(one, number=3, user="eve", after=1),
+        replace(one, number=4, user="carol", gpus=4, nodes=2, cpus=64),
+        replace(one, number=5, user="dora", runtimes_s=(3000, 3000), throttle=1),
+    )
+    world = PartitionWorld(part, asks)
+    world.run_until(300)
+
+    reasons = {entry.job.user: world.reason_of(entry) for entry in world.queue}
+    assert reasons == {
+        "bob": "QOSMaxJobsPerUserLimit",
+        "eve": "Dependency",
+        "carol": "QOSMaxGRESPerUser",
+        "dora": "JobArrayTaskLimit",
+    }
 
 
 def test_the_program_prints_a_table_for_each_suite(capsys: pytest.CaptureFixture[str]) -> None:
