@@ -16,7 +16,15 @@ from orchestrator.dueness import is_due
 from orchestrator.envelope.validate import read_envelope_input
 from orchestrator.group_input import ChildSpec, GroupInput, children_of
 from orchestrator.grouping import Child, Step, step
-from orchestrator.lifecycle import GROUP_MOVES, Cause, GroupState, TaskState, check_move, is_terminal
+from orchestrator.lifecycle import (
+    GROUP_MOVES,
+    TASK_MOVES,
+    Cause,
+    GroupState,
+    TaskState,
+    check_move,
+    is_terminal,
+)
 from orchestrator.models import Attempt, Group, Task
 from orchestrator.services import hedging, staging
 from orchestrator.services.budgets import set_budget
@@ -318,11 +326,36 @@ def cancel_group(user: AbstractBaseUser, handle: object, *, actor: str, now: dat
             group.save(update_fields=["cancel_requested_at", "due_at"])
         # All tasks before any ledger: a child that settles meanwhile holds its task and waits for the ledger.
         list(Task.objects.select_for_update(no_key=True, of=("self",)).filter(group=group).order_by("pk"))
-        for task in _children(group):
-            cancel_task(user, task.handle, actor=actor, now=now)
+        children = _children(group)
+        unplaced = [task for task in children if task.state == TaskState.ACCEPTED and task.attempt is None]
+        _end_unplaced(unplaced, actor=actor, now=now)
+        for task in children:
+            if task.cancel_requested_at is None:
+                cancel_task(user, task.handle, actor=actor, now=now)
         group_id = group.pk
         transaction.on_commit(lambda: ring("advance_group", group_id))
     return group
+
+
+def _end_unplaced(tasks: Sequence[Task], *, actor: str, now: datetime) -> None:
+    """Cancel children that hold nothing anywhere yet, all in one write: a sweep has a thousand of them."""
+    ended = {
+        "state": TaskState.CANCELLED.value,
+        "cause": Cause.CANCELLED_BY_USER.value,
+        "reason": "Cancelled as asked.",
+        "cancel_requested_at": now,
+        "updated_at": now,
+        "finished_at": now,
+        "due_at": None,
+    }
+    Task.objects.filter(pk__in=[task.pk for task in tasks]).update(**ended)
+    for task in tasks:
+        check_move(TASK_MOVES, TaskState(task.state), TaskState.CANCELLED)
+        for column, value in ended.items():
+            setattr(task, column, value)
+    record(
+        [task_event(task, "task.cancelled", f"{task.name} cancelled", actor=actor) for task in tasks], now=now
+    )
 
 
 def groups_with_work(*, now: datetime, limit: int = 100) -> list[int]:

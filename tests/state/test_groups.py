@@ -272,3 +272,20 @@ def test_a_transaction_that_took_long_places_no_more_but_one_child_at_least(
         placed.append((more, group.tasks.exclude(state=TaskState.ACCEPTED).count()))
 
     assert placed == [(True, 1), (True, 2), (False, 3)]
+
+
+def test_children_that_were_never_placed_are_cancelled_in_one_write(
+    two: Sites, alice: User, django_assert_max_num_queries: Any
+) -> None:
+    group = submit(alice, matrix={"task": {"command": ["echo", "{x}"]}, "parameters": {"x": list(range(40))}})
+
+    with django_assert_max_num_queries(30):
+        groups.cancel_group(alice, group.handle, actor="user:alice", now=timezone.now())
+    advance(group)
+
+    assert group.state == GroupState.CANCELLED
+    told = set(group.tasks.values_list("state", "cause", "reason"))
+    assert told == {("cancelled", "cancelled_by_user", "Cancelled as asked.")}
+    assert not group.tasks.filter(finished_at=None).exists()
+    events = Event.objects.filter(type="task.cancelled", group=group.handle)
+    assert (events.count(), set(events.values_list("state", "actor"))) == (40, {("cancelled", "user:alice")})
