@@ -60,9 +60,9 @@ def test_what_is_committed_appears_in_the_list_of_tasks_and_in_the_log(live: Wat
     live.page.get_by_role("link", name="alive").wait_for()
 
     _connected(live, f"/events/?task={first.handle}")
-    assert live.page.get_by_text("task.cancelled").count() == 0
+    assert live.page.locator("[data-seq]", has_text="task.cancelled").count() == 0
     cancel_task(mira, first.handle, actor="user:mira", now=datetime.now(UTC))
-    live.page.locator("[data-seq].is-new", has_text="task.cancelled").wait_for()
+    live.page.locator("[data-seq]", has_text="task.cancelled").wait_for()
 
 
 def test_a_task_page_follows_its_task_and_hears_nothing_of_others(live: Watched, mira: User) -> None:
