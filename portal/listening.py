@@ -183,6 +183,7 @@ class Listener:
             with self._news:
                 self._ring.clear()
                 self.head = last
+            self._wake()  # who waited beyond it looks again
 
 
 def _let_go() -> None:
