@@ -211,6 +211,8 @@ def _server(user: User, rounds: int) -> None:
         "one system": "/systems/s00/",
         "where would it run": "/where/?gpus_min=2&walltime_min=2:00:00&accelerator_types=a100",
         "tasks": "/tasks/",
+        "tasks by change": "/tasks/?sort=changed",
+        "tasks by name": "/tasks/?sort=name",
         "one task": f"/tasks/{Task.objects.earliest('id').handle}/",
         "events": "/events/",
     }

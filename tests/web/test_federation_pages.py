@@ -140,7 +140,7 @@ def test_a_system_shows_its_history_access_and_the_age_of_its_figures(
     assert re.findall(r'<th scope="col"[^>]*>([^<]+)', table[0]) == ["Time", "Free GPUs", "Waiting jobs"]
     assert re.search(r'<tr><td class="num"><time[^>]*>[^<]+</time></td><td class="end num">3</td>', table[0])
     assert "1 SU/GPU" in page
-    assert "1000 SU" in page
+    assert "1\u202f000 SU" in page
     assert "took 0.2 s" in page
 
 

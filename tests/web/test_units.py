@@ -1,5 +1,7 @@
 """Seconds, MiB and bytes as people read them."""
 
+from decimal import Decimal
+
 import pytest
 
 from portal.web.templatetags.units import count, duration, known, memory, size, wall_time
@@ -51,3 +53,17 @@ def test_counts_are_parted_by_thin_spaces() -> None:
 
 def test_zero_is_known() -> None:
     assert [known(v) for v in (None, "", 0, "x")] == ["–", "–", 0, "x"]
+
+
+@pytest.mark.parametrize(
+    ("value", "written"),
+    [
+        (Decimal("100000.0000"), "100\u202f000"),
+        (Decimal("1199.9774"), "1\u202f199.9774"),
+        (Decimal("1E+3"), "1\u202f000"),
+        (Decimal(0), "0"),
+        (12345, "12\u202f345"),
+    ],
+)
+def test_a_count_has_thin_spaces_and_no_idle_zeros(value: int | Decimal, written: str) -> None:
+    assert count(value) == written

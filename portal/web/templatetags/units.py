@@ -67,7 +67,14 @@ def _scaled(value: float, units: tuple[str, ...]) -> str:
 @register.filter
 def count(value: float | Decimal | None) -> str:
     """Return a count with thin spaces between thousands: 12 345."""
-    return UNKNOWN if value is None else f"{value:,}".replace(",", "\u202f")
+    if value is None:
+        return UNKNOWN
+    if isinstance(value, Decimal):
+        whole, point, rest = f"{value:,f}".partition(".")
+        written = whole + (point + rest).rstrip("0").rstrip(".")
+    else:
+        written = f"{value:,}"
+    return written.replace(",", "\u202f")
 
 
 @register.filter
