@@ -51,7 +51,7 @@ def reconsider(task: Task, *, now: datetime) -> bool:
         "now": now,
         "exclude_systems": task.excluded_systems,
         "kind": task.kind,
-        "image": task.spec["environment"]["container"],
+        "environment": task.spec["environment"],
         "budgets": purse.charges_left(),
     }
     value = decide(task.user, envelope, **wanted)
