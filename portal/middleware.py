@@ -1,11 +1,12 @@
-"""Middlewares that put no thread before an async view: static files, policies, a database that is away."""
+"""Middlewares that put no thread before an async view: files, policies, no NUL, a database that is away."""
 
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 from asgiref.sync import iscoroutinefunction, markcoroutinefunction
-from django.http import HttpRequest, HttpResponse
+from django.core.exceptions import BadRequest
+from django.http import Http404, HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.utils.decorators import sync_and_async_middleware
 from whitenoise.middleware import WhiteNoiseMiddleware  # type: ignore[import-untyped]  # it has none
@@ -137,5 +138,41 @@ def content_security_policy(
 
     def at_once(request: HttpRequest) -> HttpResponseBase:
         return _with_policy(request, get_response(request))
+
+    return at_once
+
+
+def _refuse_nul(request: HttpRequest) -> None:
+    """Refuse a NUL in an address: PostgreSQL takes none, so no object and no filter can hold one.
+
+    Raises:
+        Http404: it stands in the path.
+        BadRequest: it stands in a page's query; the API names the parameter itself.
+    """
+    if "\0" in request.path_info:
+        raise Http404
+    query = request.META.get("QUERY_STRING", "")
+    if ("%00" in query or "\0" in query) and not request.path_info.startswith("/api/"):
+        raise BadRequest("The query must not hold NUL characters.")
+
+
+@sync_and_async_middleware
+def without_nul(
+    get_response: Callable[[HttpRequest], Any],
+) -> Callable[[HttpRequest], HttpResponseBase] | Callable[[HttpRequest], Awaitable[HttpResponseBase]]:
+    """Answer addresses that hold a NUL before any view asks the database with them."""
+    if iscoroutinefunction(get_response):
+
+        async def later(request: HttpRequest) -> HttpResponseBase:
+            _refuse_nul(request)
+            answer: HttpResponseBase = await get_response(request)
+            return answer
+
+        return later
+
+    def at_once(request: HttpRequest) -> HttpResponseBase:
+        _refuse_nul(request)
+        answer: HttpResponseBase = get_response(request)
+        return answer
 
     return at_once

@@ -13,6 +13,7 @@ from facet_cli.commands.context import Context
 from facet_cli.errors import CliError
 from facet_cli.exits import Exit, told
 from facet_cli.output import Output
+from facet_cli.version import version
 
 DESCRIPTION = "Work on many supercomputers through Facet."
 EPILOG = f"""Exit codes:
@@ -44,6 +45,7 @@ def parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
+    top.add_argument("--version", action="version", version=f"facet {version()}")
     commands = top.add_subparsers(dest="command_name", metavar="COMMAND", required=True, parser_class=_Parser)
 
     def command(name: str, run: Callable[[Context], Exit]) -> argparse.ArgumentParser:
@@ -188,6 +190,16 @@ def _check_tail(args: argparse.Namespace) -> None:
         raise CliError(f"`{args.command_name}` takes no command after --.")
 
 
+def _not_understood(error: Exception) -> CliError:
+    """Return the failure of an answer that is not shaped as this version expects."""
+    return CliError(
+        f"The server's answer is not understood: {type(error).__name__} {error}.",
+        exit_code=Exit.SERVER_FAILED,
+        hint="See whether the command line (facet version) is as new as the server; --json shows the answer.",
+        code="answer_not_understood",
+    )
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code."""
     given = list(sys.argv[1:] if arguments is None else arguments)
@@ -203,6 +215,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except CliError as error:
         output.failure(error)
         return int(error.exit_code)
+    except (KeyError, IndexError, TypeError, AttributeError) as error:
+        # Python's own ending, 1, would say that a task failed.
+        strange = _not_understood(error)
+        output.failure(strange)
+        return int(strange.exit_code)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nobody reads: end quietly
         return int(Exit.OK)

@@ -27,7 +27,7 @@ class Page:
 
 
 def refuse_unknown(query: QueryDict, known: Collection[str]) -> None:
-    """Refuse query parameters that mean nothing, or that come twice.
+    """Refuse query parameters that mean nothing, that come twice, or that hold what no database takes.
 
     Raises:
         InvalidInput: naming the nearest known one.
@@ -40,6 +40,8 @@ def refuse_unknown(query: QueryDict, known: Collection[str]) -> None:
         elif len(query.getlist(name)) > 1:
             text = f"`{name}` is given more than once; separate values by commas."
             problems.append((f"?{name}", "repeated_parameter", text))
+        elif "\0" in query[name]:
+            problems.append((f"?{name}", "bad_text", f"`{name}` must not hold NUL characters."))
     if problems:
         raise InvalidInput(problems[0][2], problems=tuple(problems))
 

@@ -3,6 +3,7 @@
 import json
 import math
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any, NoReturn
 
 from django.http import HttpRequest
@@ -67,14 +68,19 @@ def decode(body: bytes) -> dict[str, Any]:
     if not isinstance(given, dict):
         message = "The body must be a JSON object."
         raise InvalidInput(message, problems=(("", "not_an_object", message),))
-    faults = []
-    for fault in _unkeepable(given):
-        faults.append(fault)
-        if len(faults) == _MAX_FAULTS:
-            break
-    if faults:
-        raise InvalidInput(faults[0][2], problems=tuple(faults))
+    check_keepable(given)
     return given
+
+
+def check_keepable(value: object) -> None:
+    """Refuse what PostgreSQL cannot hold, whatever wire it came by.
+
+    Raises:
+        InvalidInput: a NUL, half a surrogate pair or a number that is not finite, with its place.
+    """
+    faults = tuple(islice(_unkeepable(value), _MAX_FAULTS))
+    if faults:
+        raise InvalidInput(faults[0][2], problems=faults)
 
 
 def _decoded(body: bytes) -> Any:

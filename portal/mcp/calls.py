@@ -14,6 +14,7 @@ from django.utils import timezone
 from federation.handles import new_handle
 from portal import idempotency
 from portal.api import rates
+from portal.api.parsing import check_keepable
 from portal.api.problems import problem_of, translated
 from portal.api.resources import RESOURCES
 from portal.mcp.schemas import DRY_RUN, KEY, WAIT, extras
@@ -98,6 +99,7 @@ def _told(name: str, value: Json, *, dry_run: bool = False) -> Told:
 
 def _read(one: Skill, arguments: Mapping[str, Any]) -> tuple[Json, Options, str | None, bool]:
     """Return the skill's own input, the options, the idempotency key and whether nothing is to change."""
+    check_keepable(arguments)
     own = extras(one)
     given = {name: value for name, value in arguments.items() if name not in own}
     wait_s, key, dry_run = (arguments.get(word) if word in own else None for word in (WAIT, KEY, DRY_RUN))
@@ -214,6 +216,7 @@ def read(caller: Caller, uri: str) -> str:
     """
     rates.take(caller.user.pk)
     require(caller, Scope.READ)
+    check_keepable({"uri": uri})
     kind, _, handle = uri.removeprefix("facet://").partition("/")
     if not uri.startswith("facet://") or kind not in READABLE or not handle:
         raise NotFound(f"Nothing at {uri[:120]!r}; there is facet://KIND/ID of {', '.join(READABLE)}.")

@@ -34,7 +34,8 @@ def shortened(body: Mapping[str, Any], room: int) -> dict[str, Any]:
     """Return a decision in at most `room` bytes where that can be.
 
     Every candidate stays, with the rule and code of each rejection. What goes first is what helps least: the
-    sizes tried, the sizing of rejected candidates, long remedies, the estimates of those far behind.
+    sizes tried, the sizing of rejected candidates, long remedies, the estimates of those far behind, remedies
+    (last those of the nearest); what was required and observed goes only when all that was not enough.
     """
     short = dict(body)
     for version in _versions(body):
@@ -59,14 +60,32 @@ def _versions(body: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     for rank in (10, 3):
         candidates = [c if (c["rank"] or 0) <= rank else {**c, **_UNSIZED} for c in candidates]
         yield {**told, "candidates": [_known(candidate) for candidate in candidates]}
+    candidates = [_known(candidate) for candidate in candidates]
+    near = _nearest(candidates)
+    far = [c if index in near else _with_remedies(c, 0) for index, c in enumerate(candidates)]
+    yield {**told, "candidates": far}
+    yield {**told, "candidates": [_with_remedies(candidate, 0) for candidate in candidates]}
+    far = [_with_remedies(c, 0) if index in near else _codes_only(c) for index, c in enumerate(candidates)]
+    yield {**told, "candidates": far}
     yield {**told, "candidates": [_codes_only(candidate) for candidate in candidates]}
 
 
+def _nearest(candidates: Sequence[Mapping[str, Any]]) -> frozenset[int]:
+    """Return the places of those that the fewest rules are against: their reasons help most."""
+    places = sorted(range(len(candidates)), key=lambda index: (len(candidates[index]["rejections"]), index))
+    return frozenset(places[:_NEAREST])
+
+
+_NEAREST = 10
 _UNSIZED: Mapping[str, None] = {"sizing": None, "estimates": None, "shape": None}
 
 
-def _with_remedies(candidate: dict[str, Any], length: int) -> dict[str, Any]:
-    rejections = [{**each, "remedy": _cut(each["remedy"], length)} for each in candidate["rejections"]]
+def _with_remedies(candidate: Mapping[str, Any], length: int) -> dict[str, Any]:
+    """Return a candidate with its remedies cut; null where no length is left."""
+    rejections = [
+        {**each, "remedy": _cut(each["remedy"], length) if length else None}
+        for each in candidate["rejections"]
+    ]
     return {**candidate, "rejections": rejections}
 
 

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 from providers.errors import FacetError, InvalidInput
 
 _MAX_URL_CHARS = 1000
+_MAX_LABEL_CHARS = 63
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
 
 
@@ -69,7 +70,14 @@ def _fault_of(url: str) -> str:
         return "The URL's port must be from 1 to 65535."
     if parts.username is not None or parts.password is not None:
         return "The URL must not hold a user or password; check the signature instead."
-    return "The URL must not hold a fragment." if parts.fragment else ""
+    return "The URL must not hold a fragment." if parts.fragment else _fault_of_host(parts.hostname)
+
+
+def _fault_of_host(host: str) -> str:
+    """Return what no name server would take; it is known before anything is asked."""
+    if all(0 < len(label) <= _MAX_LABEL_CHARS for label in host.rstrip(".").split(".")):
+        return ""
+    return f"Each part of the URL's host must have 1 to {_MAX_LABEL_CHARS} characters."
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,9 +151,14 @@ def resolve(place: Place, allowed: Allowed) -> str:
 
 
 def _literal(host: str) -> IPv4Address | IPv6Address | None:
+    """Return the address a host spells; resolvers also read `127.1`, `0x7f.1` and `2130706433` as one."""
     try:
         return ipaddress.ip_address(host.partition("%")[0])
     except ValueError:
+        pass
+    try:
+        return IPv4Address(socket.inet_aton(host.rstrip(".")))
+    except OSError:
         return None
 
 

@@ -10,9 +10,11 @@ import pytest
 from facet_cli import files, work_input
 from facet_cli.bridge.payload import LIMIT_BYTES, compact, fitting, payload, prompt
 from facet_cli.bridge.runner import signature
+from facet_cli.commands import account, work
 from facet_cli.errors import CliError
 from facet_cli.exits import Exit, of_states
-from facet_cli.output import duration, harmless, one_line
+from facet_cli.output import Output, duration, harmless, one_line
+from facet_cli.program import main
 from facet_cli.sse import Message, Reader
 from hypothesis import given
 from hypothesis import strategies as st
@@ -166,3 +168,34 @@ def test_a_file_is_replaced_whole_and_for_its_owner_only(tmp_path: Path) -> None
     assert list(path.parent.iterdir()) == [path]
     assert files.read_json(tmp_path / "none") is None
     assert files.safe_name("../../etc/passwd") == "_.._etc_passwd"
+
+
+def test_a_shortened_reason_is_told_by_its_code(capsys: pytest.CaptureFixture[str]) -> None:
+    rejections = [{"rule": "capacity", "code": "gpus"}, {"rule": "capacity", "code": "cpus", "required": 9}]
+    candidate = {"system": "delta", "partition": "cpu", "feasible": False, "rejections": rejections}
+
+    work.tell_decision(Output(as_json=False), {"selected": None, "candidates": [candidate]})
+
+    assert capsys.readouterr().out.splitlines()[1:] == [
+        "  not delta/cpu: gpus",
+        "  not delta/cpu: cpus: needs 9, has None",
+    ]
+
+
+def test_an_answer_that_is_not_understood_does_not_read_as_a_failed_task(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(account, "version", lambda: {}["facet_cli"])  # any command that trips over a key
+
+    code = main(["version"])
+
+    assert code == Exit.SERVER_FAILED
+    assert "The server's answer is not understood: KeyError 'facet_cli'." in capsys.readouterr().err
+
+
+def test_the_version_is_told_where_people_look_for_it(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["--version"])
+
+    assert ended.value.code == 0
+    assert capsys.readouterr().out.startswith("facet ")

@@ -228,6 +228,11 @@ def test_a_private_address_is_refused_when_subscribing_and_when_sending(
         "https://[::ffff:169.254.169.254]/x",
         "https://169.254.169.254/latest/meta-data",
         "https://localhost/x",
+        "https://127.1/x",
+        "https://0x7f.1/x",
+        "https://017700000001/x",
+        "https://2130706433/x",
+        "https://0/x",
         "http://example.org/x",
     ):
         answer = api.post("subscriptions", {"target": "webhook", "url": url})
@@ -239,6 +244,18 @@ def test_a_private_address_is_refused_when_subscribing_and_when_sending(
     assert receiver.got == []
     assert "not on the list" in Delivery.objects.get().tries[0]["error"]
     assert api.get(f"subscriptions/{made['id']}").json()["failures"] == 1
+
+
+@pytest.mark.parametrize("host", ["a" * 64 + ".example", "a..example"])
+def test_a_host_that_no_name_server_knows_is_refused_when_subscribing(api: Api, host: str) -> None:
+    answer = api.post("subscriptions", {"target": "webhook", "url": f"https://{host}/hook"})
+
+    assert answer.status_code == 422
+    assert answer.json()["errors"][0] == {
+        "pointer": "/url",
+        "code": "bad_url",
+        "message": "Each part of the URL's host must have 1 to 63 characters.",
+    }
 
 
 def test_a_name_that_leads_to_a_private_address_is_refused(

@@ -315,6 +315,23 @@ def test_the_metadata_says_how_the_resource_is_protected(client: Any) -> None:
         assert told["scopes_supported"] == ["read", "draft", "submit", "manage", "admin"]
 
 
+def test_text_that_no_database_holds_is_refused_with_its_place(agent: Agent, api: Api) -> None:
+    async def ask(client: Client) -> tuple[Any, str]:
+        told = await client.call_tool("cancel", {"task": "task_\0"})
+        with pytest.raises(MCPError) as refused:
+            await client.read_resource("facet://tasks/a\0b")
+        return told, str(refused.value)
+
+    told, refused = agent.do(api.token, ask)
+
+    assert told.is_error
+    assert told.structured_content["code"] == "invalid_input"
+    assert told.structured_content["errors"] == [
+        {"pointer": "/task", "code": "bad_text", "message": "Text must not hold NUL characters."}
+    ]
+    assert "Text must not hold NUL characters." in refused
+
+
 def test_a_foreign_origin_is_refused(agent: Agent, api: Api) -> None:
     host, port = agent.url.removeprefix("http://").removesuffix("/mcp").split(":")
     link = http.client.HTTPConnection(host, int(port), timeout=20)

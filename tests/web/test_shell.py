@@ -126,3 +126,22 @@ class _Kept:
 
     def add(self, level: int, message: str, extra_tags: str = "") -> None:
         self.added.append(Message(level, message, extra_tags=extra_tags))
+
+
+@pytest.mark.parametrize(
+    ("address", "status"),
+    [
+        ("/tasks/%00/", 404),
+        ("/events/a%00b/", 404),
+        ("/api/v1/tasks/%00", 404),
+        ("/find/?q=%00", 400),
+        ("/tasks/new/?from=%00", 400),
+        ("/admin/orchestrator/task/?state=%00", 400),
+        ("/api/v1/tasks?name=%00", 422),
+        ("/api/v1/events?subject=a%00b", 422),
+    ],
+)
+def test_an_address_with_a_nul_is_refused_before_the_database_is_asked(
+    browser: Client, federation: User, address: str, status: int
+) -> None:
+    assert browser.get(address).status_code == status

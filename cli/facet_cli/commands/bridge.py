@@ -22,7 +22,7 @@ from facet_cli.output import one_line
 
 
 def bridge(context: Context) -> Exit:
-    """Do what the word after `bridge` says."""
+    """Wake a coding agent when something happened: follow events, keep them, start the agent once."""
     return {
         "run": _run,
         "once": _run,

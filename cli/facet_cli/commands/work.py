@@ -86,12 +86,17 @@ def tell_decision(output: Output, decision: dict[str, Any]) -> None:
             continue
         for why in candidate["rejections"][:2]:
             place = one_line(f"{candidate['system']}/{candidate['partition']}")
-            needed = (
-                f"{why['code']}: needs {one_line(why['required'], 60)}, has {one_line(why['observed'], 60)}"
-            )
-            output.line(f"  not {place}: {needed}")
+            output.line(f"  not {place}: {_reason(why)}")
     if not chosen and decision.get("closest"):
         output.line(f"  closest: {one_line(json.dumps(decision['closest']), 300)}")
+
+
+def _reason(why: dict[str, Any]) -> str:
+    """Return what is against a candidate; a shortened answer may hold no more than the code."""
+    code = one_line(why["code"], 60)
+    if why.get("required") is None and why.get("observed") is None:
+        return code
+    return f"{code}: needs {one_line(why.get('required'), 60)}, has {one_line(why.get('observed'), 60)}"
 
 
 def _shape(shape: dict[str, Any] | None) -> str:
