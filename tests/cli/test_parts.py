@@ -185,7 +185,8 @@ def test_a_shortened_reason_is_told_by_its_code(capsys: pytest.CaptureFixture[st
 def test_an_answer_that_is_not_understood_does_not_read_as_a_failed_task(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(account, "version", lambda: {}["facet_cli"])  # any command that trips over a key
+    nothing: dict[str, str] = {}
+    monkeypatch.setattr(account, "version", lambda: nothing["facet_cli"])  # any command that trips over a key
 
     code = main(["version"])
 

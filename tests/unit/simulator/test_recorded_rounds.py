@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.matched_rounds import OURS, PUBLISHED
 from benchmarks.policies import Question
 from benchmarks.recorded import Copy, Kept, read, write
-from benchmarks.replay_rounds import OURS, PUBLISHED, main
+from benchmarks.replay_rounds import main
 from benchmarks.stretch import stretched
 from federation.types import PartitionQueue, UserLimits
 from orchestrator.envelope.types import Runtime
