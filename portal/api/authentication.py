@@ -2,7 +2,9 @@
 
 from typing import Any
 
+from django.contrib.auth import get_user
 from django.contrib.auth.models import AbstractBaseUser
+from django.contrib.sessions.backends.db import SessionStore
 from django.http import HttpRequest
 from django.utils import timezone
 from rest_framework.authentication import BaseAuthentication, SessionAuthentication
@@ -73,3 +75,23 @@ def caller_of_request(request: HttpRequest) -> Caller:
     if isinstance(user, AbstractBaseUser) and user.is_active:
         return caller_in_session(user)
     raise Unauthenticated("This needs a bearer token or a signed-in session.", reason="no_token")
+
+
+def session_of(request: HttpRequest) -> str | None:
+    """Return the key of the browser's session, None where there is none."""
+    session = getattr(request, "session", None)
+    return None if session is None else session.session_key
+
+
+def caller_of_session(key: str | None) -> Caller:
+    """Return who is signed in with this session now.
+
+    Raises:
+        Unauthenticated: it has ended, the password was changed, or the user is not active.
+    """
+    asked = HttpRequest()
+    asked.session = SessionStore(key)
+    user = get_user(asked)
+    if isinstance(user, AbstractBaseUser) and user.is_active:
+        return caller_in_session(user)
+    raise Unauthenticated("This session has ended; sign in again.", reason="no_token")

@@ -18,7 +18,7 @@ from django.views import View
 
 from orchestrator import selectors
 from portal.api import rates
-from portal.api.authentication import bearer, caller_of_request
+from portal.api.authentication import bearer, caller_of_request, caller_of_session, session_of
 from portal.api.paging import bad_parameter, refuse_unknown, words
 from portal.api.problems import MethodNotAllowed, respond, translated
 from portal.lent import Lent
@@ -33,7 +33,7 @@ RETRY_MS = 2000
 ASK_AGAIN_S = 5.0
 """Pause before a reader is asked for again where the database could not say."""
 TRUSTED_FOR_S = 30.0
-"""How long a stream goes on before its reader is asked for again; a revoked token ends it then."""
+"""How long a stream goes on before its reader is asked for again; a revoked token or signing out ends it."""
 PARAMETERS = ("after", "types", "subject")
 _BATCH = 200
 
@@ -47,15 +47,19 @@ class Reader:
     interest: Interest
     secret: str | None
     after: int
+    session: str | None = None
+    """The key of the browser's session, where there is no token."""
     trusted_at: float = field(default_factory=time.monotonic)
 
     def renew(self) -> None:
         """Ask again who reads, and which systems they are connected to.
 
         Raises:
-            Unauthenticated: the token has expired or was revoked meanwhile.
+            Unauthenticated: the token has expired or was revoked, or the session has ended meanwhile.
         """
-        if self.secret is not None:
+        if self.secret is None:
+            caller_of_session(self.session)
+        else:
             caller_of(self.secret, now=timezone.now())
         self.interest.renew()
         self.trusted_at = time.monotonic()
@@ -83,7 +87,8 @@ def _open(request: HttpRequest) -> Reader:
         check_cursor(after)
     LISTENER.start()
     secret = bearer(request.META.get("HTTP_AUTHORIZATION", ""))
-    reader = Reader(Interest(caller.user, types, query.get("subject"), caller.systems), secret, after)
+    interest = Interest(caller.user, types, query.get("subject"), caller.systems)
+    reader = Reader(interest, secret, after, session=None if secret else session_of(request))
     reader.renew()
     return reader
 

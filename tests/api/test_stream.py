@@ -18,6 +18,7 @@ import pytest
 from django.conf import settings
 from django.contrib.auth.models import User
 from django.db import connection, transaction
+from django.test import Client
 from django.utils import timezone
 
 from federation.ledger import Happening, record
@@ -259,6 +260,29 @@ def test_a_revoked_token_ends_its_stream(api: Api, alice: User, monkeypatch: pyt
 
     mine = api.get("tokens").json()["results"][0]["id"]
     api.delete(f"tokens/{mine}")
+
+    with pytest.raises(StopAsyncIteration):
+        asyncio.run(_listen(reader, 8))
+
+
+@pytest.mark.parametrize("ending", ["sign-out", "deactivation", "new password"])
+def test_the_end_of_a_session_ends_its_stream(
+    alice: User, client: Client, monkeypatch: pytest.MonkeyPatch, ending: str
+) -> None:
+    monkeypatch.setattr(stream, "HEARTBEAT_S", 0.1)
+    monkeypatch.setattr(stream, "TRUSTED_FOR_S", 0.3)
+    LISTENER.start()
+    client.force_login(alice)
+    reader = stream.Reader(Interest(alice), None, LISTENER.head, session=client.session.session_key)
+    assert len(asyncio.run(_listen(reader, 8))) == 8
+
+    if ending == "sign-out":
+        client.logout()
+    elif ending == "deactivation":
+        User.objects.filter(pk=alice.pk).update(is_active=False)
+    else:
+        alice.set_password("another one")
+        alice.save()
 
     with pytest.raises(StopAsyncIteration):
         asyncio.run(_listen(reader, 8))
