@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import User
 from django.utils import timezone
+from structlog.contextvars import bound_contextvars
 
 from federation.models import Event, System
 from orchestrator.lifecycle import AttemptState, GroupState, TaskState
@@ -100,6 +101,24 @@ def test_children_run_in_rounds_and_the_group_answers_once(
     ends = [task.finished_at for task in group.tasks.filter(group_round=1) if task.finished_at]
     assert len(ends) == 2
     assert group.tasks.get(group_key="sum").attempts.get().planned_at >= max(ends)
+
+
+def test_what_a_later_round_logs_names_the_request_that_brought_the_group(
+    two: Sites, alice: User, until_group: Callable[..., Group], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", logger="federation.ledger")
+    with bound_contextvars(request_id="req-of-the-group"):
+        group = submit(
+            alice,
+            children=[{"name": "one", "command": "true"}, {"name": "two", "command": "true", "round": 2}],
+        )
+
+    until_group(group)
+
+    second = group.tasks.get(name="two").handle
+    said = [record.msg for record in caplog.records if isinstance(record.msg, dict)]
+    placed = [line for line in said if (line["event"], line.get("task")) == ("task.placed", second)]
+    assert [line.get("request_id") for line in placed] == ["req-of-the-group"]
 
 
 @pytest.mark.parametrize(("diversity", "spread"), [("soft", {1}), ("hard", {1})])
