@@ -8,14 +8,12 @@ from federation.ledger import record
 from federation.models import System
 from federation.types import Health
 from orchestrator.doorbell import ring
-from orchestrator.envelope.types import Envelope as EnvelopeValue
 from orchestrator.lifecycle import AttemptState
 from orchestrator.models import Attempt, Task
 from orchestrator.rivals import OutOfSight, Rivalry, keeps_waiting
 from orchestrator.services import staging
-from orchestrator.services.deciding import decide
 from orchestrator.services.moves import task_event
-from orchestrator.services.placing import place_task
+from orchestrator.services.placing import decide_beside, place_task
 from orchestrator.services.replacement import MAX_MOVES
 
 NOWHERE_PAUSE = timedelta(seconds=60)
@@ -31,14 +29,8 @@ def replace_out_of_sight(system: System, task: Task, attempt: Attempt, *, now: d
         return False
     was = attempt.rivalry
     with transaction.atomic():
-        envelope = EnvelopeValue.model_validate(task.envelope.body)
-        value = decide(
-            task.user,
-            envelope,
-            now=now,
-            exclude_systems=[*task.excluded_systems, system.slug],
-            kind=task.kind,
-        )
+        # Its checkpoint is out of sight, too: better begun anew than not at all.
+        value = decide_beside(task, barred=(system.slug,), keeps_checkpoint=False, now=now)
         if value.selected is None:
             Attempt.objects.filter(pk=attempt.pk).update(due_at=now + NOWHERE_PAUSE)
             return True

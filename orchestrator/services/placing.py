@@ -271,20 +271,28 @@ def _wanted(task: Task, purse: Purse, load: Mapping[str, int], *, now: datetime)
     }
 
 
-def decide_beside(task: Task, *, barred: Collection[str], now: datetime) -> DecisionValue:
-    """Return the decision for a second placement, at none of the barred systems.
+def decide_beside(
+    task: Task,
+    *,
+    barred: Collection[str] = (),
+    avoid: Collection[tuple[str, str, str]] = (),
+    purse: Purse | None = None,
+    keeps_checkpoint: bool = True,
+    now: datetime,
+) -> DecisionValue:
+    """Return the decision for another placement than the accepted one, at none of the barred systems.
 
     It heeds what the first one did: where the task failed, its image, its budgets, and its group's wish to
-    spread. Where a checkpoint lies at one system there is no second.
+    spread. Where a checkpoint lies at one system the task stays there, unless that is not asked for.
     """
-    purse, load = purse_of(task), diversity_load(task)
+    purse, load = purse or purse_of(task), diversity_load(task)
     envelope = spending.within(envelope_now(task), purse)
-    excluded = {*task.excluded_systems, *barred}
-    if home := task.plan.get("resume"):
+    excluded = {*task.excluded_systems, *barred, *(load if keeps_apart(task) else ())}
+    if keeps_checkpoint and (home := task.plan.get("resume")):
         excluded |= set(System.objects.exclude(slug=home).values_list("slug", flat=True))
     failed = _places([*task.plan.get("never", []), *task.plan.get("avoid", [])])
     wanted = _wanted(task, purse, load, now=now)
-    return decide(task.user, envelope, avoid=failed, exclude_systems=sorted(excluded), **wanted)
+    return decide(task.user, envelope, avoid=failed | {*avoid}, exclude_systems=sorted(excluded), **wanted)
 
 
 def _crowded(value: DecisionValue, load: Mapping[str, int]) -> set[str]:

@@ -17,8 +17,8 @@ from orchestrator.placement.estimate import Work
 from orchestrator.placement.place import place
 from orchestrator.rivals import Rivalry
 from orchestrator.services.cancelling import ask_to_cancel
-from orchestrator.services.deciding import decide
 from orchestrator.services.moves import attempt_event
+from orchestrator.services.placing import decide_beside, envelope_now
 from orchestrator.services.spending import purse_of
 
 MAX_MOVES = 3
@@ -45,21 +45,14 @@ def reconsider(task: Task, *, now: datetime) -> bool:
     if attempt is None or attempt.cancel_requested_at is not None or is_hedged:
         Task.objects.filter(pk=task.pk).update(due_at=None)
         return False
-    envelope = EnvelopeValue.model_validate(task.envelope.body)
+    envelope = envelope_now(task)
     purse = purse_of(task, without=attempt.handle)
-    wanted: dict[str, Any] = {
-        "now": now,
-        "exclude_systems": task.excluded_systems,
-        "kind": task.kind,
-        "environment": task.spec["environment"],
-        "budgets": purse.charges_left(),
-    }
-    value = decide(task.user, envelope, **wanted)
+    value = decide_beside(task, purse=purse, now=now)
     current_s = _remaining_s(attempt, _in_place_s(task, attempt, envelope, now=now), now=now)
     if _waited_s(attempt, now=now) > int(attempt.predicted["wait_s"]["p90"]):
         # A fresh job might start here at once, as this one should have: only other places can help it.
         here = (attempt.system.slug, attempt.partition, attempt.account)
-        value = decide(task.user, envelope, avoid=frozenset({here}), **wanted)
+        value = decide_beside(task, avoid=(here,), purse=purse, now=now)
     best = value.selected
     moves = (
         best is not None

@@ -7,6 +7,7 @@ from django.contrib.auth.models import User
 from django.db import transaction
 
 from federation.models import Connection, Event, System
+from federation.selectors import records_for
 from orchestrator.models import Attempt, Task
 from orchestrator.services import tasks
 from orchestrator.services.replacement import MAX_MOVES, next_comparison, reconsider
@@ -103,6 +104,26 @@ def test_a_waiting_job_moves_only_for_more_than_the_margin(
     assert _leaves(task) is moves
     told = [event.data["other"] for event in Event.objects.filter(type="attempt.moved")]
     assert told == (["delta"] if moves else [])
+
+
+@pytest.mark.parametrize("kept_from", ["never", "avoid", "resume"])
+def test_a_waiting_job_gives_no_way_to_a_place_that_it_would_not_be_sent_to(
+    alice: User, now: datetime, kept_from: str
+) -> None:
+    task = _waiting(alice, now=now)
+    make_system(alice, "delta", "Delta", "a100", "40G", free=4, now=now)
+    later = now + timedelta(seconds=30)
+    _seen("anvil", alice, busy_s=3600, now=later, ours=True)
+    _seen("delta", alice, busy_s=600, now=later)
+    places = [list(each.key) for each in records_for(alice, now=later) if each.key[0] == "delta"]
+    assert places
+    task.plan = {"resume": "anvil"} if kept_from == "resume" else {kept_from: places}
+    task.save()
+
+    with transaction.atomic():
+        assert not reconsider(task, now=later)
+
+    assert not _leaves(task)
 
 
 def test_a_waiting_job_is_not_planned_behind_itself(alice: User, now: datetime) -> None:
