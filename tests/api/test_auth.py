@@ -97,6 +97,7 @@ def test_every_skill_is_in_the_scope_matrix(api: Api) -> None:
     assert listed == SKILL_SCOPES
 
 
+@pytest.mark.django_db(transaction=True)  # a long poll is answered in the event loop, on another connection
 @pytest.mark.parametrize("held", ALL)
 def test_a_skill_needs_its_scope(alice: User, caller: Callable[..., Api], held: str) -> None:
     api = caller(alice, held)
