@@ -109,5 +109,7 @@ def test_a_fault_names_its_field_and_its_cure(
 def test_asking_takes_few_queries(
     federation: User, browser: Client, django_assert_max_num_queries: Any
 ) -> None:
+    browser.get(f"/where/?{H100}")  # a process reads each snapshot and profile once
+
     with django_assert_max_num_queries(14):
         browser.get(f"/where/?{H100}")
