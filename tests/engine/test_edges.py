@@ -221,7 +221,14 @@ def test_a_database_url_keeps_its_further_parameters() -> None:
 
     assert (entry["NAME"], entry["USER"], entry["PASSWORD"]) == ("d", "u", "p@w")
     assert (entry["HOST"], entry["PORT"]) == ("h", "6543")
-    assert entry["OPTIONS"] == {"connect_timeout": 5, "sslmode": "verify-full"}
+    assert entry["OPTIONS"] == {
+        "connect_timeout": 5,
+        "tcp_user_timeout": 15_000,
+        "keepalives_idle": 10,
+        "keepalives_interval": 5,
+        "keepalives_count": 2,
+        "sslmode": "verify-full",
+    }
     assert entry["ATOMIC_REQUESTS"] is False
 
 
