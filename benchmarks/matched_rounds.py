@@ -19,6 +19,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from benchmarks.outcomes import HEADER, NEAR_S, Outcome, compare, quantile, row
 from benchmarks.policies import (
+    OURS,
+    PUBLISHED,
     AtRandom,
     Choice,
     Fixed,
@@ -52,8 +54,6 @@ from orchestrator.placement.types import Shape
 ROUND_EVERY_S = 2400
 HORIZON_S = DAY
 """A copy that waits longer counts as waiting this long."""
-PUBLISHED = "published, reading A"
-OURS = "ours"
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,8 @@ from orchestrator.placement.types import Decision, Estimates, Shape, WaitClass
 
 Place = tuple[str, str]
 """System and partition."""
+OURS = "ours"
+PUBLISHED = "published, reading A"
 QUEUED_S = 60
 """What one waiting job counts for where no slot is free, in the published estimator's readings."""
 

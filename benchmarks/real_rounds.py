@@ -22,6 +22,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from benchmarks.lab_load import Load
 from benchmarks.outcomes import HEADER, Outcome, compare, row
 from benchmarks.policies import (
+    OURS,
+    PUBLISHED,
     AtRandom,
     Choice,
     Fixed,
@@ -55,8 +57,6 @@ PACE = 6
 """Slurm's backfill looks every 30 s by default, here every 5."""
 SHARE_OF_OTHERS = 20
 """Their fair share against our 1: so we, who run little, come first at times and last at times."""
-PUBLISHED = "published, reading A"
-OURS = "ours"
 
 Copy = tuple[Place, int]
 """A place and the number of nodes asked for there."""
@@ -121,6 +121,20 @@ def at_scale(site: Site) -> Site:
     return replace(site, extra=(*site.extra, "PriorityCalcPeriod=1", "PriorityMaxAge=0-02:48:00"))
 
 
+def policies(seed: str, store: PlanStore) -> list[Policy]:
+    """Return every policy of the table."""
+    return [
+        Fixed([("delta", "gpuA100x4")]),
+        AtRandom(Random(f"{seed}/random")),
+        ShortestQueue(),
+        Published(per_node=False, name=PUBLISHED),
+        Published(per_node=True, name="published, reading C"),
+        Ours(name="ours, in the time of the clock", store=store),
+        Ours(name="ours, without learning", learns=False, slowed=slowed, pace=PACE),
+        Ours(name=OURS, slowed=slowed, pace=PACE),
+    ]
+
+
 class Campaign:
     """Rounds on running clusters."""
 
@@ -128,16 +142,7 @@ class Campaign:
         self.stations = {station.name: station for station in stations}
         self.random, self.horizon_s = Random(f"{seed}/rounds"), horizon_s
         store = PlanStore()
-        self.policies: list[Policy] = [
-            Fixed([("delta", "gpuA100x4")]),
-            AtRandom(Random(f"{seed}/random")),
-            ShortestQueue(),
-            Published(per_node=False, name=PUBLISHED),
-            Published(per_node=True, name="published, reading C"),
-            Ours(name="ours, in the time of the clock", store=store),
-            Ours(name="ours, without learning", learns=False, slowed=slowed, pace=PACE),
-            Ours(name=OURS, slowed=slowed, pace=PACE),
-        ]
+        self.policies = policies(str(seed), store)
         exact = {(name, kind): SpeedSample(1.0, 1 << 30) for name in self.stations for kind in GPU_SPEEDS}
         self.facts = PlacementModel(speeds=exact)
         self.store = store

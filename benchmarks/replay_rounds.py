@@ -10,25 +10,22 @@ import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from random import Random
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from benchmarks.outcomes import HEADER, Outcome, compare, row
 from benchmarks.policies import (
-    AtRandom,
+    OURS,
+    PUBLISHED,
     Choice,
-    Fixed,
     Ours,
     Policy,
-    Published,
     Question,
-    ShortestQueue,
     decide,
     fewest_nodes,
     started_at,
 )
-from benchmarks.real_rounds import OURS, PACE, PUBLISHED, slowed
+from benchmarks.real_rounds import PACE, policies, slowed
 from benchmarks.recorded import Kept, read
 from benchmarks.stations import records_of
 from orchestrator.placement.estimate import Work
@@ -36,20 +33,6 @@ from orchestrator.placement.model import GPU_SPEEDS, PlacementModel, SpeedSample
 from orchestrator.placement.store import PlanStore
 
 HOW_MANY_SHOWN = 12
-
-
-def policies(seed: str, store: PlanStore) -> list[Policy]:
-    """Return every policy of the table."""
-    return [
-        Fixed([("delta", "gpuA100x4")]),
-        AtRandom(Random(f"{seed}/random")),
-        ShortestQueue(),
-        Published(per_node=False, name=PUBLISHED),
-        Published(per_node=True, name="published, reading C"),
-        Ours(name="ours, in the time of the clock", store=store),
-        Ours(name="ours, without learning", learns=False, slowed=slowed, pace=PACE),
-        Ours(name=OURS, slowed=slowed, pace=PACE),
-    ]
 
 
 def facts_of(kept: Kept) -> PlacementModel:

@@ -5,9 +5,9 @@ from random import Random
 
 import pytest
 
-from benchmarks.matched_rounds import OURS, PUBLISHED, Campaign, beside_the_study, main, run
+from benchmarks.matched_rounds import Campaign, beside_the_study, main, run
 from benchmarks.outcomes import Outcome, compare, interval, quantile, row
-from benchmarks.policies import slots_by_node, slots_pooled
+from benchmarks.policies import OURS, PUBLISHED, slots_by_node, slots_pooled
 from benchmarks.simulator.cluster import PartitionWorld
 from benchmarks.simulator.shapes import SYSTEMS, scaled
 from benchmarks.simulator.suites import mixed_request, probe_request

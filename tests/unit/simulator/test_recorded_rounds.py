@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.matched_rounds import OURS, PUBLISHED
-from benchmarks.policies import Question
+from benchmarks.policies import OURS, PUBLISHED, Question
 from benchmarks.recorded import Copy, Kept, read, write
 from benchmarks.replay_rounds import main
 from benchmarks.stretch import stretched
