@@ -213,8 +213,12 @@ def _server(user: User, rounds: int) -> None:
         "tasks": "/tasks/",
         "tasks by change": "/tasks/?sort=changed",
         "tasks by name": "/tasks/?sort=name",
+        "tasks with a word": "/tasks/?q=weight-77777",
+        "tasks without a match": "/tasks/?q=no+such+word",
         "one task": f"/tasks/{Task.objects.earliest('id').handle}/",
         "events": "/events/",
+        "events with a word": "/events/?about=weight",
+        "events without a match": "/events/?about=no+such+word",
     }
     print(f"{'page':>20} {'p50':>9} {'p95':>9} {'queries':>8} {'HTML':>9}")
     for name, path in pages.items():

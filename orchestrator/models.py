@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pgtrigger
 from django.conf import settings
+from django.contrib.postgres.indexes import GinIndex, OpClass
 from django.db import models
 from django.db.models import Q
+from django.db.models.functions import Upper
 
 from orchestrator.budget_models import Approval, Budget, BudgetLine, Meter
 from orchestrator.delivery_models import Delivery, DeliveryState, Subscription, SubscriptionState, Target
@@ -177,6 +179,9 @@ class Task(models.Model):
             models.Index(
                 name="task_finished", fields=["finished_at"], condition=Q(finished_at__isnull=False)
             ),
+            # Search for part of a name: `icontains` compares UPPER(), which three-letter pieces index.
+            GinIndex(OpClass(Upper("name"), name="gin_trgm_ops"), name="task_words_of_name"),
+            GinIndex(OpClass(Upper("objective"), name="gin_trgm_ops"), name="task_words_of_objective"),
         ]
 
     def __str__(self) -> str:
@@ -304,7 +309,14 @@ class Attempt(models.Model):
                 name="attempt_active",
                 fields=["system", "due_at"],
                 condition=~Q(state__in=[s.value for s in terminal_states(ATTEMPT_MOVES)]),
-            )
+            ),
+            # What was placed since the snapshots: a handful, whatever has ended before.
+            models.Index(
+                name="attempt_in_flight",
+                fields=["-planned_at", "-id"],
+                condition=~Q(state__in=[s.value for s in terminal_states(ATTEMPT_MOVES)]),
+            ),
+            models.Index(name="attempt_by_job", fields=["job_id"]),
         ]
 
     def __str__(self) -> str:

@@ -118,7 +118,7 @@ def in_flight(records: Sequence[ResourceRecord]) -> PlanCache:
     rows = (
         Attempt.objects.filter(planned_at__gt=min(taken.values()))
         .exclude(state__in=ENDED)
-        .order_by("-id")
+        .order_by("-planned_at", "-id")
         .values_list(
             "system__slug",
             "partition",

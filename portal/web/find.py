@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 
-from django.db.models import Q
 from django.http import HttpResponse
 from django.urls import reverse
 from django.utils.functional import Promise
@@ -12,6 +11,7 @@ from django.views.decorators.http import require_safe
 from orchestrator import selectors
 from portal.web.guard import SignedInRequest, signed_in
 from portal.web.navigation import places
+from portal.web.paging import page_of
 from portal.web.presenters.shared import SystemRef, said
 from portal.web.rendering import page
 from portal.web.seen import system_refs
@@ -66,7 +66,7 @@ def find(request: SignedInRequest, words: str) -> tuple[Found, ...]:
 def _tasks(request: SignedInRequest, words: str) -> tuple[Hit, ...]:
     rows = selectors.tasks(request.user)
     if words:
-        rows = rows.filter(Q(name__icontains=words) | Q(handle__startswith=words))
+        rows = selectors.with_words(rows, request.user, words)
     return tuple(
         Hit(
             reverse("web:task-show", args=[task.handle]),
@@ -74,7 +74,7 @@ def _tasks(request: SignedInRequest, words: str) -> tuple[Hit, ...]:
             str(said(task.state, "task").word),
             said(task.state, "task").icon,
         )
-        for task in rows[:TASKS_SHOWN]
+        for task in page_of(rows, cursor="", size=TASKS_SHOWN)[0]
     )
 
 

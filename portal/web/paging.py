@@ -27,9 +27,12 @@ def page_of(
     at = (rows if mine is None else mine).filter(handle=cursor).first() if cursor else None
     if at is not None:
         ordered = ordered.filter(_beyond(at, field, "lt" if order.startswith("-") else "gt"))
-    found = list(ordered[: size + 1])
-    following = getattr(found[size - 1], "handle", None) if len(found) > size else None
-    return found[:size], following
+    # What is on the page is found by the one table and its indexes, before all that a row shows is joined.
+    keys_found = list(ordered.values_list("pk", flat=True)[: size + 1])
+    by_key = {row.pk: row for row in rows.filter(pk__in=keys_found[:size])}
+    found = [by_key[key] for key in keys_found[:size] if key in by_key]
+    further = found[-1] if found and len(keys_found) > size else None
+    return found, getattr(further, "handle", None)
 
 
 def _beyond(at: Model, field: str, side: str) -> Q:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from django.contrib import messages
-from django.db.models import Count, Q
+from django.db.models import Count
 from django.http import HttpResponse
 from django.shortcuts import redirect
 from django.urls import reverse
@@ -25,6 +25,7 @@ from portal.web.rendering import page
 from portal.web.seen import system_refs
 
 if TYPE_CHECKING:
+    from django.contrib.auth.models import AbstractBaseUser
     from django.db.models import QuerySet
 
     from orchestrator.models import Task
@@ -44,7 +45,11 @@ def task_list(request: SignedInRequest) -> HttpResponse:
     mine = selectors.tasks(request.user)
     cursor = _clean(request.GET.get("cursor", ""))
     found, following = page_of(
-        filtered(mine, filters), cursor=cursor, size=PAGE_SIZE, order=ORDERS[filters.sort], mine=mine
+        filtered(mine, request.user, filters),
+        cursor=cursor,
+        size=PAGE_SIZE,
+        order=ORDERS[filters.sort],
+        mine=mine,
     )
     refs, now = system_refs(), timezone.now()
     words = filters.as_query()
@@ -89,7 +94,7 @@ def _clean(word: str) -> str:
     return word.replace("\0", "").strip()[:200]
 
 
-def filtered(rows: "QuerySet[Task]", filters: TaskFilters) -> "QuerySet[Task]":
+def filtered(rows: "QuerySet[Task]", user: "AbstractBaseUser", filters: TaskFilters) -> "QuerySet[Task]":
     """Return the tasks that were asked for."""
     if filters.state == "active":
         rows = rows.filter(state__in=ACTIVE)
@@ -100,12 +105,7 @@ def filtered(rows: "QuerySet[Task]", filters: TaskFilters) -> "QuerySet[Task]":
     if filters.group:
         rows = rows.filter(group__handle=filters.group)
     if filters.q:
-        rows = rows.filter(
-            Q(name__icontains=filters.q)
-            | Q(objective__icontains=filters.q)
-            | Q(handle__startswith=filters.q)
-            | Q(attempt__job_id=filters.q)
-        )
+        rows = selectors.with_words(rows, user, filters.q)
     return rows
 
 
@@ -126,7 +126,9 @@ def task_bulk_cancel(request: SignedInRequest) -> HttpResponse:
     if request.POST.get("sure"):
         return _cancelled(request, chosen, filters)
     rows = mine.filter(state__in=ACTIVE, cancel_requested_at__isnull=True)
-    rows = filtered(rows, filters) if request.POST.get("all") else rows.filter(handle__in=chosen)
+    rows = (
+        filtered(rows, request.user, filters) if request.POST.get("all") else rows.filter(handle__in=chosen)
+    )
     now, refs = timezone.now(), system_refs()
     found = list(rows[: bulk.MOST + 1])
     if not found:

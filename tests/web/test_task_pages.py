@@ -97,6 +97,24 @@ def test_the_list_is_filtered(
     assert ("No task fits" in page) == (not names)
 
 
+def test_words_find_names_objectives_handles_and_job_ids_of_the_caller_only(
+    federation: User, browser: Client, now: datetime
+) -> None:
+    ran = submit(federation, "md-equil", now, objective="Weigh 100 % of the samples")
+    start(ran, now)
+    other = submit(federation, "other", now)
+    stranger = User.objects.create_user("stranger")
+    submit(stranger, "md-equil", now)
+
+    for words in ("EQUI", "100 %", ran.handle, ran.handle[:12], "4711"):
+        page = browser.get("/tasks/", {"q": words}).text
+        found = re.findall(r'class="name" href="/tasks/([^"]+)/">', page)
+        assert ran.handle in found
+        assert set(found) <= {ran.handle, other.handle}
+    for words in ("471", "_", "zz"):
+        assert "No task fits" in browser.get("/tasks/", {"q": words}).text
+
+
 def test_the_list_goes_on_from_a_cursor(
     federation: User, browser: Client, now: datetime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
