@@ -160,6 +160,32 @@ class Budgets(Resource):
         return spending.budgets(caller.user, systems=caller.systems)
 
 
+class Envelopes(Resource):
+    """An envelope lies at no system, but the tasks that ran with it do."""
+
+    def reached(self, caller: Caller) -> QuerySet[Any]:
+        """Return the user's envelopes; to a narrowed token none that was used at other systems alone."""
+        rows = self.rows(caller.user)
+        if caller.systems is None:
+            return rows
+        used = orchestrator.tasks(caller.user)
+        elsewhere = used.filter(attempt__isnull=False).exclude(attempt__system__slug__in=caller.systems)
+        here = used.exclude(pk__in=elsewhere.values("pk"))
+        return rows.exclude(Q(pk__in=elsewhere.values("envelope_id")) & ~Q(pk__in=here.values("envelope_id")))
+
+
+class Deliveries(Resource):
+    """A delivery lies where what it tells happened."""
+
+    def reached(self, caller: Caller) -> QuerySet[Any]:
+        """Return the user's deliveries; to a narrowed token none of what happened at other systems."""
+        rows = self.rows(caller.user)
+        if caller.systems is None:
+            return rows
+        heard = orchestrator.events(caller.user).filter(system__in=["", *caller.systems])
+        return rows.filter(event__in=heard.values("handle"))
+
+
 def _states(kind: Any) -> tuple[str, ...]:
     return tuple(state.value for state in kind)
 
@@ -186,7 +212,7 @@ RESOURCES: dict[str, Resource] = {
             states=("available", "scheduler_down", "unreachable", "unparsable"),
             place="system__slug",
         ),
-        Resource(
+        Envelopes(
             "envelopes",
             "Envelopes kept: drafted, or given with a task.",
             shown.EnvelopeShown,
@@ -342,7 +368,7 @@ RESOURCES: dict[str, Resource] = {
             states=_states(SubscriptionState),
             show_in_list=lambda row, _now: subscriptions.show(row),
         ),
-        Resource(
+        Deliveries(
             "deliveries",
             "The delivery log of your webhooks.",
             subscriptions.DeliveryShown,

@@ -14,12 +14,18 @@ from orchestrator.services import subscriptions as verbs
 from portal import subscriptions
 from portal.api.problems import EditedMeanwhile
 from portal.api.views import ApiView, OneObject, ResourceList, as_json
-from portal.skills.registry import Options, Scope, require
+from portal.skills.registry import Caller, Options, Scope, require
 from portal.subscriptions import AckInput, ReplayInput, RotateInput
 from providers.reading import read
 from providers.types import Frozen
 
 _MAY_CHANGE = (Scope.SUBMIT, Scope.MANAGE)
+
+
+def _require_to_change(caller: Caller) -> None:
+    """Refuse who may not change subscriptions: what is subscribed to is read, so `read` is needed as well."""
+    require(caller, Scope.READ)
+    require(caller, *_MAY_CHANGE)
 
 
 def tag_of(row: Subscription) -> str:
@@ -38,7 +44,7 @@ class SubscriptionList(ResourceList):
 
     def post(self, _request: Any) -> HttpResponse:
         """Make one; the secret of a webhook is in this answer and nowhere else."""
-        require(self.caller, *_MAY_CHANGE)
+        _require_to_change(self.caller)
         given = self.body()
 
         def work(_options: Options) -> HttpResponse:
@@ -75,7 +81,7 @@ class OneSubscription(OneObject):
         return HttpResponse(status=204)
 
     def _editable(self, request: Any, handle: str) -> Subscription:
-        require(self.caller, *_MAY_CHANGE)
+        _require_to_change(self.caller)
         row = verbs.find_subscription(self.caller.user, handle)
         wanted = request.META.get("HTTP_IF_MATCH")
         if wanted is not None and not {"*", tag_of(row)} & {tag.strip() for tag in wanted.split(",")}:
@@ -99,7 +105,7 @@ class Verb:
 
     given: type[BaseModel]
     answer: type[BaseModel]
-    scopes: tuple[Scope, ...]
+    require: Callable[[Caller], None]
     summary: str
     work: Callable[[Subscription, Any, datetime], BaseModel]
     is_secret: bool = False
@@ -125,30 +131,31 @@ VERBS: Mapping[str, Verb] = {
     "ack": Verb(
         AckInput,
         subscriptions.SubscriptionShown,
-        (Scope.READ,),
+        lambda caller: require(caller, Scope.READ),
         "Say how far you have read; never back. Scope: `read`.",
         _acknowledge,
     ),
     "replay": Verb(
         ReplayInput,
         subscriptions.Replayed,
-        _MAY_CHANGE,
-        "Send again: one delivery, those given up, or all after a cursor. Scope: `submit` or `manage`.",
+        _require_to_change,
+        "Send again: one delivery, those given up, or all after a cursor. Scopes: `read`, and `submit` or "
+        "`manage`.",
         _replay,
     ),
     "rotate": Verb(
         RotateInput,
         subscriptions.SubscriptionMade,
-        _MAY_CHANGE,
-        "Make a new secret; both sign while they overlap. Scope: `submit` or `manage`.",
+        _require_to_change,
+        "Make a new secret; both sign while they overlap. Scopes: `read`, and `submit` or `manage`.",
         _rotate,
         is_secret=True,
     ),
     "test": Verb(
         NoInput,
         subscriptions.Tested,
-        _MAY_CHANGE,
-        "Send a signed sample now and say what came back. Scope: `submit` or `manage`.",
+        _require_to_change,
+        "Send a signed sample now and say what came back. Scopes: `read`, and `submit` or `manage`.",
         _test,
     ),
 }
@@ -163,7 +170,7 @@ class SubscriptionVerb(ApiView):
     def post(self, _request: Any, handle: str) -> HttpResponse:
         """Do it."""
         one = VERBS[self.verb]
-        require(self.caller, *one.scopes)
+        one.require(self.caller)
         row = verbs.find_subscription(self.caller.user, handle)
         body = self.body()
 

@@ -7,7 +7,7 @@ from django.contrib.auth.models import User
 from django.utils import timezone
 
 from federation.models import Event, System
-from orchestrator.models import Envelope, Task
+from orchestrator.models import Delivery, Envelope, Subscription, Target, Task
 from portal.skills.registry import Scope
 from portal.tokens import issue_token
 from tests.api.conftest import ALL, Api
@@ -57,6 +57,45 @@ def test_it_sees_nothing_that_lies_elsewhere(api: Api, narrow: Api, vista: Syste
     assert [each["id"] for each in narrow.skill("inspect_federation").json()["systems"]] == ["delta"]
     heard = narrow.skill("wait_for_events", {"after": 0, "timeout_s": 0}).json()["events"]
     assert {event["system"] for event in heard} <= {None, "delta"}
+
+
+def test_it_hears_of_no_delivery_and_sees_no_envelope_of_elsewhere(
+    api: Api, narrow: Api, alice: User, vista: System
+) -> None:
+    away = Task.objects.get(handle=_elsewhere(api))
+    here = Task.objects.get(handle=narrow.post("tasks?wait_s=0", WORK).json()["id"])
+    Task.objects.filter(pk=here.pk).update(attempt=here.attempts.get())
+    unused = api.skill("draft_envelope", {"script": "#SBATCH --gpus=1\ntrue"}).json()["id"]
+    hook = Subscription.objects.create(
+        handle="sub_x",
+        user=alice,
+        target=Target.WEBHOOK,
+        created_at=timezone.now(),
+        updated_at=timezone.now(),
+    )
+    for seq, event in enumerate(Event.objects.filter(task__in=[away.handle, here.handle])):
+        Delivery.objects.create(
+            handle=f"dlv_{seq}",
+            subscription=hook,
+            seq=seq,
+            event=event.handle,
+            event_type=event.type,
+            body=event.task,
+            created_at=timezone.now(),
+        )
+
+    told = {each["event"] for each in narrow.get("deliveries").json()["results"]}
+    seen = {each["id"] for each in narrow.get("envelopes").json()["results"]}
+
+    assert told == set(
+        Event.objects.filter(task__in=[away.handle, here.handle], system__in=["", "delta"]).values_list(
+            "handle", flat=True
+        )
+    )
+    assert len(api.get("deliveries").json()["results"]) > len(told) > 0
+    assert seen == {here.envelope.handle, unused}
+    assert narrow.get(f"envelopes/{away.envelope.handle}").status_code == 404
+    assert away.envelope.handle in {each["id"] for each in api.get("envelopes").json()["results"]}
 
 
 def test_no_skill_touches_what_lies_elsewhere(api: Api, narrow: Api, vista: System) -> None:

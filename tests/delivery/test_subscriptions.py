@@ -118,11 +118,26 @@ def test_what_cannot_be_subscribed_says_where(api: Api, body: dict[str, object],
     assert answer.json()["errors"][0]["pointer"] == pointer
 
 
-def test_reading_is_not_enough_to_subscribe(alice: User, caller: Callable[..., Api]) -> None:
-    reader: Api = caller(alice, "read")
+@pytest.mark.parametrize(
+    ("held", "missing"), [(["read"], "submit"), (["submit"], "read"), (["manage", "draft"], "read")]
+)
+def test_subscribing_needs_to_read_and_to_change(
+    api: Api, alice: User, caller: Callable[..., Api], held: list[str], missing: str
+) -> None:
+    made = subscribe(api, target="cursor")["id"]
+    lesser: Api = caller(alice, *held)
 
-    assert reader.post("subscriptions", {"target": "cursor"}).status_code == 403
-    assert reader.get("subscriptions").status_code == 200
+    for answer in (
+        lesser.post("subscriptions", {"target": "cursor"}),
+        lesser.patch(f"subscriptions/{made}", {"name": "x"}),
+        lesser.delete(f"subscriptions/{made}"),
+        lesser.post(f"subscriptions/{made}/replay", {"after": 0}),
+        lesser.post(f"subscriptions/{made}/rotate"),
+        lesser.post(f"subscriptions/{made}/test"),
+    ):
+        assert answer.status_code == 403
+        assert answer.json()["facts"]["missing_scope"] == missing
+    assert Subscription.objects.count() == 1
 
 
 def test_an_e_mail_tells_what_happened_since_the_last(api: Api, alice: User) -> None:

@@ -51,7 +51,7 @@ def describe_subscriptions(paths: dict[str, Json], schemas: Schemas) -> None:
     paths["/api/v1/subscriptions"]["post"] = {
         **operation(
             "create_subscription",
-            "Have a webhook, an e-mail digest or a cursor told of your events. Scope: `submit` or `manage`.",
+            "Tell a webhook, an e-mail or a cursor of your events. Scopes: `read`, and `submit` or `manage`.",
             subscriptions.SubscriptionInput,
             {"201": {**made, "headers": created_headers()}},
         ),
@@ -62,7 +62,7 @@ def describe_subscriptions(paths: dict[str, Json], schemas: Schemas) -> None:
     one["patch"] = {
         **operation(
             "edit_subscription",
-            "Change, pause or go on. Scope: `submit` or `manage`.",
+            "Change, pause or go on. Scopes: `read`, and `submit` or `manage`.",
             subscriptions.SubscriptionEdit,
             changed,
             404,
@@ -73,7 +73,7 @@ def describe_subscriptions(paths: dict[str, Json], schemas: Schemas) -> None:
     one["delete"] = {
         "operationId": "delete_subscription",
         "tags": ["subscriptions"],
-        "summary": "Remove it with its delivery log. Scope: `submit` or `manage`.",
+        "summary": "Remove it with its delivery log. Scopes: `read`, and `submit` or `manage`.",
         "parameters": [path(), match],
         "responses": {"204": {"description": "It is gone."}, **problems(404, 412)},
     }
