@@ -70,6 +70,8 @@ def test_it_hears_of_no_delivery_and_sees_no_envelope_of_elsewhere(
         handle="sub_x",
         user=alice,
         target=Target.WEBHOOK,
+        cursor_seq=0,
+        acked_seq=0,
         created_at=timezone.now(),
         updated_at=timezone.now(),
     )
