@@ -1,4 +1,4 @@
-"""The Celery application: two queues, one clock, and workers that say they are alive.
+"""The Celery application: three queues, one clock, and workers that say they are alive.
 
 `portal.chores` registers its chores with `shared_task` and lists their rhythm as
 `RHYTHM = {"task name": Every(seconds, queue)}`; the clock's schedule is made from that list and nothing else.
@@ -20,7 +20,8 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "portal.settings")
 
 TICK = "portal.tick"
 CHORES = "portal.chores"
-QUEUES = ("control", "default")
+QUEUES = ("control", "default", "delivery")
+"""The clock's own chores; what waits for sites; what is told to others, which no site may keep waiting."""
 REQUEST = "facet_request_id"
 """The header of a chore that names the request it came with."""
 

@@ -32,8 +32,8 @@ RHYTHM = {
     "portal.collect": Every(1),
     "portal.access": Every(10),
     "portal.budgets": Every(15, "default"),
-    "portal.deliver": Every(1, "default", patience_s=30),
-    "portal.digest": Every(60, "default"),
+    "portal.deliver": Every(1, "delivery", patience_s=30),
+    "portal.digest": Every(60, "delivery"),
     "portal.housekeeping": Every(600, "default"),
 }
 

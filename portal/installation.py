@@ -186,8 +186,8 @@ class Installation:
         return [
             *sandbox,
             self._program("web", web, **pool),
-            self._program("control-worker", [*worker, *_queue("control", self.env.control_workers)]),
-            self._program("default-worker", [*worker, *_queue("default", self.env.default_workers)]),
+            self._program("control-worker", [*worker, *_queues("control", workers=self.env.control_workers)]),
+            self._program("default-worker", [*worker, *_queues("default", "delivery", workers=self.env.default_workers)]),
             self._program("clock", clock),
         ]
 
@@ -250,5 +250,5 @@ def has_command(name: str) -> bool:
     return any(ROOT.glob(f"*/management/commands/{name}.py"))
 
 
-def _queue(name: str, workers: int) -> list[str]:
-    return ["--queues", name, "--hostname", f"{name}@%h", "--concurrency", str(workers)]
+def _queues(*names: str, workers: int) -> list[str]:
+    return ["--queues", ",".join(names), "--hostname", f"{names[0]}@%h", "--concurrency", str(workers)]

@@ -162,6 +162,7 @@ CELERY_BROKER_TRANSPORT_OPTIONS = {
     "unacked_restore_interval": 5,
     "unacked_restore_throttle": 1,
     "socket_keepalive": True,
+    "queue_order_strategy": "round_robin",  # a full queue does not keep the others' messages waiting
 }
 CELERY_TIMEZONE = "UTC"
 

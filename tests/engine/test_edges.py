@@ -4,6 +4,7 @@ import asyncio
 import os
 import stat
 import time
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from pytest_django.fixtures import Settings
 from portal import demo_file, health, heartbeat
 from portal import settings as facet_settings
 from portal.celery import Every, app, schedule
+from portal.chores import RHYTHM
 from portal.middleware import StaticFiles
 from portal.program import Backoff
 from portal.secret_key import kept_key
@@ -195,6 +197,29 @@ def test_a_chore_late_by_its_own_period_is_dropped() -> None:
             "options": {"queue": "default", "expires": 30},
         },
     }
+
+
+def test_a_full_queue_of_sites_keeps_no_delivery_waiting() -> None:
+    kombu: Any = import_module("kombu")  # its types are partial
+    slow, told = kombu.Queue("a-sites", auto_delete=True), kombu.Queue("b-delivery", auto_delete=True)
+    got: list[str] = []
+    with app.connection_for_write() as link, link.channel() as channel:
+        producer = kombu.Producer(channel)
+        for _ in range(30):
+            producer.publish("site", routing_key=slow.name, declare=[slow(channel)])
+        producer.publish("event", routing_key=told.name, declare=[told(channel)])
+
+        def take(body: str, message: Any) -> None:
+            got.append(body)
+            message.ack()
+
+        consumer = kombu.Consumer(channel, [slow, told], callbacks=[take], prefetch_count=1)
+        with consumer:
+            while "event" not in got:
+                link.drain_events(timeout=5)
+
+    assert RHYTHM["portal.deliver"].queue == "delivery"
+    assert len(got) <= 4
 
 
 def test_a_chore_cannot_outlive_the_time_after_which_the_queue_gives_it_to_another() -> None:

@@ -18,7 +18,7 @@ from django.core.management import get_commands, load_command_class
 
 import run
 from portal import alive, chores, env, heartbeat
-from portal.celery import app
+from portal.celery import QUEUES, app
 
 ROOT = Path(__file__).resolve().parents[2]
 TEXT = (ROOT / "docker-compose.yml").read_text()
@@ -48,8 +48,9 @@ def test_every_queue_of_every_chore_has_a_worker() -> None:
         if "worker" in words
     }
 
-    assert served == {"control-worker": "control", "default-worker": "default"}
-    assert {every.queue for every in chores.RHYTHM.values()} <= set(served.values())
+    assert served == {"control-worker": "control", "default-worker": "default,delivery"}
+    queues = {queue for queues in served.values() for queue in queues.split(",")}
+    assert {every.queue for every in chores.RHYTHM.values()} <= queues == set(QUEUES)
 
 
 def test_there_is_exactly_one_clock() -> None:
