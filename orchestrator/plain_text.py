@@ -12,7 +12,8 @@ _SECRETS = (
     re.compile(r"(?i)(?<=://)[^/\s:@]{1,100}:[^/\s@]{1,200}(?=@)"),
 )
 _NAMED = re.compile(
-    r"(?i)((?:password|passwd|secret|token|api[_-]?key|authorization|credential)s?[\"']?\s*[=:]\s*"
+    r"(?i)((?:(?:password|passwd|passphrase|secret|token|(?:api|access|private)[_-]?key|authorization|credential)s?"
+    r"[\"']?\s*[=:]|(?<![a-z])pass=)\s*"
     r"(?:bearer\s+|basic\s+)?)(?:\"[^\"]*\"|'[^']*'|\S+)"
 )
 

@@ -187,7 +187,9 @@ class Installation:
             *sandbox,
             self._program("web", web, **pool),
             self._program("control-worker", [*worker, *_queues("control", workers=self.env.control_workers)]),
-            self._program("default-worker", [*worker, *_queues("default", "delivery", workers=self.env.default_workers)]),
+            self._program(
+                "default-worker", [*worker, *_queues("default", "delivery", workers=self.env.default_workers)]
+            ),
             self._program("clock", clock),
         ]
 

@@ -11,6 +11,9 @@ from itertools import islice
 
 SECRET, MAIL, PLACE, PERSON, NUMBER = "[secret]", "[e-mail]", "[path]", "[user]", "[address]"
 
+_PASS = re.compile(
+    r"((?<![a-z])pass\s{0,8}=\s{0,8})(\"[^\"\n]{0,500}\"|'[^'\n]{0,500}'|[^\s,;)}\]]+)", re.IGNORECASE
+)
 _BLOCK = re.compile(r"-----BEGIN [A-Z0-9 ]+-----.*?(?:-----END [A-Z0-9 ]+-----|\Z)", re.DOTALL)
 _KNOWN = re.compile(
     r"\b(?:"
@@ -57,6 +60,7 @@ def redacted(text: str, *, people: Collection[str] = ()) -> str:
     text = _IN_URL.sub(f"{SECRET}@", text)
     text = _QUERY.sub(lambda found: f"{found[1]}={SECRET}", text)
     text = _NAMED.sub(lambda found: f"{found[1]}{SECRET}", text)
+    text = _PASS.sub(lambda found: f"{found[1]}{SECRET}", text)
     text = _MAIL.sub(MAIL, text)
     text = _WINDOWS.sub(PLACE, text)
     text = _TILDE.sub(PLACE, text)

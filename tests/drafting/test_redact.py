@@ -44,6 +44,7 @@ def test_a_planted_word_does_not_survive(word: str, around: str) -> None:
     ("text", "secret"),
     [
         ("password: hunter2", "hunter2"),
+        ("DB_PASS=hunter2 python x.py", "hunter2"),
         ("DB_PASSWORD=hunter2 python x.py", "hunter2"),
         ('{"api_key": "hunter2"}', "hunter2"),
         ("WANDB_API_KEY = 'hunter 2'", "hunter 2"),

@@ -203,5 +203,8 @@ def test_a_hostile_output_takes_no_time() -> None:
 def test_text_is_made_plain() -> None:
     assert cleaned(" a\tb\r\n\x00c \u200bd ") == "a b c d"
     assert redacted("Authorization: Bearer abc.def") == "Authorization: Bearer [redacted]"
-    assert redacted("epoch 3, loss 0.2") == "epoch 3, loss 0.2"
+    assert redacted("login pass=hunter2 DB_PASS=hunter2 ok") == "login pass=[redacted] DB_PASS=[redacted] ok"
+    assert redacted("passphrase: hunter2") == "passphrase: [redacted]"
+    for said in ("epoch 3, loss 0.2", "pass: 3 of 5", "bypass=1", "PWD=/scratch/x"):
+        assert redacted(said) == said
     assert without_job_tokens("x fjt_abcdefgh:1:2 y") == "x **************** y"
