@@ -4,7 +4,8 @@ import hashlib
 import logging
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from smtplib import SMTPException
+from smtplib import SMTPAuthenticationError, SMTPException, SMTPRecipientsRefused, SMTPSenderRefused
+from socket import gaierror
 
 from django.conf import settings
 from django.core.mail import EmailMessage
@@ -14,8 +15,18 @@ from orchestrator.models import Subscription, SubscriptionState, Target
 from orchestrator.services.deliveries import heard_by
 from orchestrator.shown import EventShown
 
+_FAULTS: tuple[tuple[type[Exception], str], ...] = (
+    (SMTPRecipientsRefused, "the mail server refused the address"),
+    (SMTPSenderRefused, "the mail server refused the sender"),
+    (SMTPAuthenticationError, "the mail server refused the account of this installation"),
+    (SMTPException, "the mail server did not take it"),
+    (ConnectionRefusedError, "the mail server refused the connection"),
+    (TimeoutError, "the mail server did not answer in time"),
+    (gaierror, "the name of the mail server was not found"),
+    (OSError, "the mail server cannot be reached"),
+)
+"""Faults of sending in words, the first that fits; what a server says stays in the log of the operator."""
 _log = logging.getLogger(__name__)
-
 _LISTED = 100
 _LOOKED_AT = 500
 _TRY_AGAIN = timedelta(minutes=10)
@@ -48,7 +59,7 @@ def _send(subscription_id: int, *, now: datetime) -> int:
         except (OSError, SMTPException) as error:
             _log.warning("the e-mail of %s could not be sent: %s", row.handle, type(error).__name__)
             Subscription.objects.filter(pk=row.pk).update(
-                failures=row.failures + 1, reason=f"not sent: {type(error).__name__}", due_at=now + _TRY_AGAIN
+                failures=row.failures + 1, reason=f"not sent: {_in_words(error)}", due_at=now + _TRY_AGAIN
             )
             return 0
     following = now if more else now + timedelta(seconds=row.digest_s)
@@ -88,3 +99,7 @@ def _line(event: EventShown, url: str) -> str:
     summary = " ".join(event.summary.split())
     where = f"  {url}/tasks/{event.task}/" if event.task else ""
     return f"{event.at:%Y-%m-%d %H:%M} UTC  {event.type}  {summary}{where}"
+
+
+def _in_words(error: Exception) -> str:
+    return next(words for kind, words in _FAULTS if isinstance(error, kind))

@@ -15,6 +15,14 @@ from portal.webhooks.address import Allowed, ForbiddenAddress, Place, resolve
 DEADLINE_S = 10.0
 """For one request, from looking the name up to the end of the answer's head."""
 _READ_BYTES = 2048
+_FAULTS = (
+    (socket.gaierror, "its name was not found"),
+    (ConnectionRefusedError, "it refused the connection: nothing listens there"),
+    (http.client.RemoteDisconnected, "it hung up without an answer"),
+    ((ConnectionResetError, BrokenPipeError), "it broke the connection off"),
+    (http.client.HTTPException, "what it answered is not HTTP"),
+)
+"""Kinds of faults and what they are in words, the first that fits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,11 +141,16 @@ def _judged(status: int) -> str:
 
 
 def _in_words(error: Exception, *, spent_s: float) -> str:
+    said = next((text for kind, text in _FAULTS if isinstance(error, kind)), "")
     if isinstance(error, TimeoutError):
-        return f"no answer within {spent_s:.0f} s"
-    if isinstance(error, ssl.SSLError):
-        return f"TLS failed: {error.reason or error}"[:200]
-    return f"{type(error).__name__}: {error}"[:200]
+        said = f"no answer within {spent_s:.0f} s"
+    elif isinstance(error, ssl.SSLCertVerificationError):
+        said = f"its certificate is not valid: {error.verify_message}"
+    elif isinstance(error, ssl.SSLError):
+        said = f"TLS failed: {error.reason or error}"
+    elif isinstance(error, OSError) and not said:
+        said = f"it cannot be reached: {error.strerror or error}"
+    return (said or f"{type(error).__name__}: {error}")[:200]
 
 
 def _seconds(text: str | None) -> int | None:

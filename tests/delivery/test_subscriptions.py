@@ -176,7 +176,7 @@ def test_an_e_mail_that_cannot_be_sent_is_sent_later(
     with monkeypatch.context() as patch:
         patch.setattr(EmailBackend, "send_messages", refuse)
         assert send_due(now=later) == 0
-    assert Subscription.objects.get().reason == "not sent: ConnectionRefusedError"
+    assert Subscription.objects.get().reason == "not sent: the mail server refused the connection"
     assert send_due(now=later + timedelta(minutes=11)) == 1
     assert len(mail.outbox) == 1
     assert Subscription.objects.get().reason == ""

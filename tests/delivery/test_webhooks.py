@@ -6,10 +6,12 @@ import hmac
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
 from datetime import timedelta
 from http.server import BaseHTTPRequestHandler
 from typing import Any
@@ -24,6 +26,7 @@ from orchestrator.models import Delivery, Subscription, Task
 from orchestrator.retries import DELAYS_S, TRIES
 from orchestrator.services.deliveries import LEASE
 from portal.webhooks import post
+from portal.webhooks.address import Allowed, place_of
 from portal.webhooks.deliver import deliver
 from tests.api.conftest import Api
 from tests.api.test_stream import _database_url
@@ -213,6 +216,51 @@ def test_a_receiver_that_says_nothing_or_drips_is_cut_off(
     [tried] = Delivery.objects.get().tries
     assert tried["status"] is None
     assert tried["error"].startswith("no answer within")
+
+
+@pytest.mark.parametrize(
+    ("scheme", "does", "said"),
+    [
+        ("http", None, "it refused the connection: nothing listens there"),
+        ("http", b"", "it hung up without an answer"),
+        ("http", b"SSH-2.0-OpenSSH_9.2\r\n\r\n", "what it answered is not HTTP"),
+        ("https", b"HTTP/1.1 400 Bad Request\r\n\r\n", "TLS failed: "),
+    ],
+)
+def test_a_fault_is_told_in_words(scheme: str, does: bytes | None, said: str) -> None:
+    def answer(server: socket.socket, sent: bytes) -> None:
+        link, _ = server.accept()
+        with link, suppress(ConnectionError):  # a sender may break off as well
+            link.recv(4096)
+            link.sendall(sent)
+            link.shutdown(socket.SHUT_WR)
+            while link.recv(4096):
+                pass
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        place = place_of(f"{scheme}://127.0.0.1:{server.getsockname()[1]}/hook")
+        sender = post.Sender(place, Allowed(["127.0.0.1"]), deadline_s=5)
+        if does is None:
+            server.close()
+            heard = sender.send(b"{}", {})
+        else:
+            listener = threading.Thread(target=answer, args=(server, does))
+            listener.start()
+            heard = sender.send(b"{}", {})
+            listener.join(5)
+
+    assert heard.status is None
+    assert heard.error.startswith(said)
+
+
+def test_a_name_that_is_not_found_is_told_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    def nobody(*_: object, **__: object) -> None:
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    monkeypatch.setattr(socket, "getaddrinfo", nobody)
+    heard = post.Sender(place_of("https://gone.example.org/hook"), Allowed()).send(b"{}", {})
+
+    assert heard.error == "its name was not found"
 
 
 def test_a_private_address_is_refused_when_subscribing_and_when_sending(
