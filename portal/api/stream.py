@@ -34,7 +34,8 @@ ASK_AGAIN_S = 5.0
 """Pause before a reader is asked for again where the database could not say."""
 TRUSTED_FOR_S = 30.0
 """How long a stream goes on before its reader is asked for again; a revoked token or signing out ends it."""
-PARAMETERS = ("after", "types", "subject")
+PARAMETERS = ("after", "type", "types", "subject")
+"""`type` as in lists; `types` says the same."""
 _BATCH = 200
 
 LENT = Lent(4, "stream")
@@ -76,8 +77,11 @@ def _open(request: HttpRequest) -> Reader:
     rates.take(caller.user.pk)
     query = request.GET
     refuse_unknown(query, PARAMETERS)
-    types = tuple(word for word in words(query, "types") if word)
-    check_types(types, pointer="?types")
+    types: tuple[str, ...] = ()
+    for name in ("type", "types"):
+        said = tuple(word for word in words(query, name) if word)
+        check_types(said, pointer=f"?{name}")
+        types += said
     check_subject(caller.user, query.get("subject"))
     check_reach(caller, query.get("subject"), name="subject")
     given = request.META.get("HTTP_LAST_EVENT_ID") or query.get("after")

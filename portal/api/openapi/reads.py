@@ -108,7 +108,8 @@ def stream() -> Json:
         "summary": "Your events as they are committed: id is the cursor, event the type, data the event.",
         "parameters": [
             query("after", "Cursor: only what came after. Absent: from now on.", {"type": "string"}),
-            query("types", "Event types with commas; `task.*` means all of tasks.", {"type": "string"}),
+            query("type", "Event types with commas; `task.*` means all of tasks.", {"type": "string"}),
+            query("types", "The same as `type`.", {"type": "string"}),
             query("subject", "A task, group, attempt, transfer or system.", {"type": "string"}),
             {**last, "schema": {"type": "string"}},
         ],
