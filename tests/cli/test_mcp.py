@@ -2,7 +2,9 @@
 
 import asyncio
 import json
+import threading
 from collections.abc import Awaitable, Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, TypeVar
 
 import pytest
@@ -92,6 +94,45 @@ def test_a_server_that_is_away_is_told_for_each_request(facet: Facet) -> None:
 
     assert {answer["id"] for answer in answers} == {7, "b"}
     assert all(answer["error"]["data"]["code"] == "unreachable" for answer in answers)
+
+
+@pytest.mark.parametrize(("refusals", "answered", "asked"), [(2, True, 3), (99, False, 5)])
+def test_a_server_without_its_database_is_asked_again_and_not_for_ever(
+    facet: Facet, *, refusals: int, answered: bool, asked: int
+) -> None:
+    bodies: list[bytes] = []
+
+    class Away(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            bodies.append(self.rfile.read(int(self.headers["Content-Length"])))
+            is_back = len(bodies) > refusals
+            answer = (
+                {"jsonrpc": "2.0", "id": 7, "result": {}}
+                if is_back
+                else {"code": "database_away", "detail": "It is away."}
+            )
+            body = json.dumps(answer).encode()
+            self.send_response(200 if is_back else 503)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(body)))
+            self.send_header("Retry-After", "0")
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            return
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Away) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        facet.url = f"http://127.0.0.1:{server.server_port}"
+        (answer,) = _ask(facet, LIST)
+        server.shutdown()
+
+    assert answer["id"] == 7
+    assert ("result" in answer) is answered
+    assert "It is away." in json.dumps(answer) or answered
+    assert len(bodies) == asked
+    assert {json.loads(body)["id"] for body in bodies} == {7}
 
 
 def test_lines_that_are_no_message_are_refused_and_the_next_one_is_heard(facet: Facet) -> None:
