@@ -274,6 +274,25 @@ UNFOLD = {
     "STYLES": ["portal.admin_menu.style"],
     "SCRIPTS": ["portal.admin_menu.script"],
     "SIDEBAR": {"navigation": "portal.admin_menu.menu"},
+    # The accent of the portal (static/css/tokens.css) at 600, and its hue at the theme's other steps.
+    "COLORS": {
+        "primary": {
+            step: f"oklch({lightness}% {chroma} 283)"
+            for step, lightness, chroma in (
+                ("50", 97, 0.015),
+                ("100", 94.3, 0.03),
+                ("200", 88.6, 0.06),
+                ("300", 80.5, 0.11),
+                ("400", 71, 0.17),
+                ("500", 61, 0.22),
+                ("600", 46, 0.205),
+                ("700", 41, 0.19),
+                ("800", 36, 0.165),
+                ("900", 32, 0.13),
+                ("950", 25, 0.09),
+            )
+        }
+    },
 }
 
 LOGGING_CONFIG = "logging.config.dictConfig"
