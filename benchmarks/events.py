@@ -26,6 +26,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from federation.ledger import Happening, record
+from portal.skills.events import LONGEST_WAIT_S
 from portal.skills.registry import Scope
 from portal.tokens import issue_token
 from tests.api.test_stream import serving
@@ -114,7 +115,7 @@ async def poll(readers: Readers) -> None:
     """Ask again and again, each time from where the last answer ended."""
     after, first = None, True
     while True:
-        given = json.dumps({"timeout_s": 20, **({} if after is None else {"after": after})})
+        given = json.dumps({"timeout_s": LONGEST_WAIT_S, **({} if after is None else {"after": after})})
         if first:
             given = json.dumps({"timeout_s": 0})
         reader, writer = await readers.open("POST /api/v1/skills/wait_for_events", given)

@@ -82,6 +82,16 @@ class Watched:
         wider = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
         return int(self.page.evaluate(wider))
 
+    def cut(self) -> dict[int, list[str]]:
+        """Return, by width of the window, the tables of which a part is out of sight; axes of time may be."""
+        tables = "[...document.querySelectorAll('.scroll')].filter(each => each.querySelector('table'))"
+        cut = f"{tables}.filter(each => each.scrollWidth > each.clientWidth + 1).map(each => each.ariaLabel)"
+        found = {}
+        for width in (390, 700, 768, 900, 1024, 1200, 1440):
+            self.page.set_viewport_size({"width": width, "height": 900})
+            found[width] = self.page.evaluate(cut)
+        return {width: names for width, names in found.items() if names}
+
     def shoot(self, name: str) -> None:
         """Keep a picture of the page on a phone, a tablet and a desk, there light and dark."""
         for kind, (width, height, scheme) in VIEWS.items():

@@ -54,6 +54,7 @@ def test_every_page_is_accessible_light_and_dark_and_fits_a_phone(watched: Watch
 
     faults: dict[str, list[str]] = {}
     wider: dict[str, int] = {}
+    cut: dict[str, list[str]] = {}
     for name, path in pages.items():
         watched.goto(path)
         watched.shoot(name)
@@ -63,10 +64,12 @@ def test_every_page_is_accessible_light_and_dark_and_fits_a_phone(watched: Watch
         watched.page.emulate_media(color_scheme="light")
         watched.page.set_viewport_size({"width": 390, "height": 844})
         wider[name] = watched.overflow()
+        cut |= {f"{name} {width}": tables for width, tables in watched.cut().items()}
         watched.page.set_viewport_size({"width": 1440, "height": 900})
 
     assert faults == {}
     assert wider == dict.fromkeys(pages, 0)
+    assert cut == {}
 
 
 def test_what_opens_over_a_page_is_accessible_too(watched: Watched, mira: User) -> None:

@@ -98,7 +98,7 @@ def test_every_page_of_work_is_accessible_and_fits_a_phone(
     page.get_by_role("button", name="Set it").click()
     page.get_by_text("The budget is set.").wait_for()
 
-    wider = {}
+    wider, cut = {}, {}
     for name, path in {
         "work-tasks": "/tasks/",
         "work-task": f"/tasks/{running.handle}/",
@@ -121,10 +121,12 @@ def test_every_page_of_work_is_accessible_and_fits_a_phone(
         page.emulate_media(color_scheme="light")
         page.set_viewport_size({"width": 390, "height": 844})
         wider[name] = watched.overflow()
+        cut |= {f"{name} {width}": tables for width, tables in watched.cut().items()}
         page.set_viewport_size({"width": 1440, "height": 900})
 
     assert faults == {}
     assert wider == dict.fromkeys(wider, 0)
+    assert cut == {}
 
 
 def test_chosen_tasks_stay_chosen_while_the_list_lives_and_end_after_one_question(
