@@ -26,7 +26,7 @@ class ChildInput(Frozen):
     key: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,39}$")] | None = Field(
         None, description="Its name among the siblings; the number in the list when absent."
     )
-    round: StrictInt = Field(1, ge=1, le=100)
+    round: StrictInt = Field(1, ge=1, le=100, description="Begins when the round before it has ended.")
     after: tuple[str, ...] = Field((), description="Keys of siblings that must have succeeded first.")
 
 
@@ -37,8 +37,10 @@ _PARAMETER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,39}")
 class MatrixInput(Frozen):
     """A parameter sweep: one task per combination, `{name}` replaced in every string of the task."""
 
-    task: dict[str, Any]
-    parameters: dict[str, tuple[Scalar, ...]] = Field(min_length=1, max_length=100)
+    task: dict[str, Any] = Field(description="A task input, as `submit_task` takes it.")
+    parameters: dict[str, tuple[Scalar, ...]] = Field(
+        min_length=1, max_length=100, description="By name, the values to combine."
+    )
 
 
 class GroupInput(Frozen):
@@ -47,8 +49,8 @@ class GroupInput(Frozen):
     name: Annotated[str, AfterValidator(one_line)] = Field("", max_length=120)
     objective: str = Field("", max_length=4000)
     envelope: dict[str, Any] = Field(default_factory=dict, description="What children leave unsaid.")
-    policy: dict[str, Any] = Field(default_factory=dict)
-    children: tuple[ChildInput, ...] = ()
+    policy: dict[str, Any] = Field(default_factory=dict, description="Of the envelope, for every child.")
+    children: tuple[ChildInput, ...] = Field((), description="Either these or `matrix`.")
     matrix: MatrixInput | None = None
     budget: BudgetInput | None = Field(None, description="What all children together may use at most.")
     project: Project | None = Field(None, description="What children leave unsaid.")

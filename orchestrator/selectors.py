@@ -278,7 +278,7 @@ def show_task(task: Task) -> TaskShown:
         created_at=task.created_at,
         updated_at=task.updated_at,
         finished_at=task.finished_at,
-        next_actions=list(next_actions(task.handle, TaskState(task.state), cause)),
+        next_actions=[*next_actions(task.handle, TaskState(task.state), cause, task.plan.get("change"))],
     )
 
 

@@ -10,7 +10,7 @@ from pydantic_core import PydanticCustomError
 from federation.event_types import EVENT_TYPES
 from orchestrator.budget_input import BudgetInput, Project
 from orchestrator.lifecycle import Cause
-from orchestrator.plain_text import one_line
+from orchestrator.plain_text import cleaned, one_line
 from providers.dialects.scripts.types import Dialect
 from providers.errors import InvalidInput
 from providers.movers.places import read_place
@@ -159,7 +159,10 @@ class TaskInput(Frozen):
             BeforeValidator(lambda v: one_line(v) if isinstance(v, str) else v),
         ]
         | None
-    ) = Field(None, description="Shown everywhere; the first word of the command when absent.")
+    ) = Field(
+        None,
+        description="Shown everywhere; absent: what the script calls its job, or the command.",
+    )
     objective: str = Field("", max_length=4000, description="Free text kept for people and agents.")
     command: tuple[str, ...] | str | None = Field(None, description="Argument list, or one shell command.")
     script: str | None = Field(
@@ -231,10 +234,12 @@ class TaskInput(Frozen):
             raise PydanticCustomError("not_exactly_one", "give either `envelope` or `envelope_id`, not both")
         return self
 
-    def shown_name(self) -> str:
-        """Return the given name, or a short one made from the command."""
+    def shown_name(self, job_name: str | None = None) -> str:
+        """Return the given name, else what the script calls its job, or a short one made from the command."""
         if self.name:
             return self.name
+        if named := cleaned(job_name or "")[:120].strip():
+            return named
         if isinstance(self.command, str):
             return self.command.split()[0].rsplit("/", 1)[-1][:120]
         return self.command[0].rsplit("/", 1)[-1][:120] if self.command else "script"

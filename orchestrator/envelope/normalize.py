@@ -17,6 +17,9 @@ from orchestrator.envelope.types import (
     Range,
 )
 
+SILENT = "not given: "
+"""How the reason of a figure begins that was made of a silence."""
+
 
 def normalize(given: EnvelopeInput, *, pointer: str = "/envelope") -> Envelope:
     """Return the envelope with all silences filled.
@@ -31,7 +34,7 @@ def normalize(given: EnvelopeInput, *, pointer: str = "/envelope") -> Envelope:
     cpus = _cpus(faults, given, gpus=gpus, nodes=nodes, reasons=reasons, pointer=pointer)
     _check_sizes(faults, given, gpus, pointer)
     if given.memory_mib is None:
-        reasons["memory_mib"] = "not given: the site's default"
+        reasons["memory_mib"] = f"{SILENT}the site's default"
     walltime = given.walltime_s or _default_walltime(reasons)
     policy = given.policy or Policy()
     _check_policy(faults, policy, pointer)
@@ -62,7 +65,7 @@ def normalize(given: EnvelopeInput, *, pointer: str = "/envelope") -> Envelope:
 
 
 def _default_walltime(reasons: dict[str, str]) -> Range:
-    reasons["walltime_s"] = f"not given: {DEFAULT_WALLTIME_S} s by default"
+    reasons["walltime_s"] = f"{SILENT}{DEFAULT_WALLTIME_S} s by default"
     return Range.exactly(DEFAULT_WALLTIME_S)
 
 
@@ -70,9 +73,9 @@ def _gpus(given: EnvelopeInput, reasons: dict[str, str]) -> Range:
     if given.gpus is not None:
         return given.gpus
     if given.accelerator is not None:
-        reasons["gpus"] = "not given: one, because an accelerator is named"
+        reasons["gpus"] = f"{SILENT}one, because an accelerator is named"
         return Range.exactly(1)
-    reasons["gpus"] = "not given: none"
+    reasons["gpus"] = f"{SILENT}none"
     return Range.exactly(0)
 
 
@@ -88,7 +91,7 @@ def _cpus(
     if given.cpus is None:
         low = max(1, gpus.min, nodes.min if nodes else 1)
         high = max(low, gpus.max, nodes.max if nodes else 1)
-        reasons["cpus"] = "not given: one" if high == 1 else "not given: one per GPU or node"
+        reasons["cpus"] = SILENT + ("one" if high == 1 else "one per GPU or node")
         return Range(min=low, max=high)
     cpus = _at_least_one(faults, given.cpus, f"{pointer}/cpus", "cpus", reasons) or given.cpus
     if nodes is None:

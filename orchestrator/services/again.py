@@ -5,6 +5,7 @@ from typing import Any
 
 from django.contrib.auth.models import AbstractBaseUser
 
+from orchestrator.envelope.changes import with_changes
 from orchestrator.services.tasks import find_task
 from providers.errors import InvalidInput, NotFound
 
@@ -40,10 +41,7 @@ def as_before(user: AbstractBaseUser, given: Mapping[str, Any]) -> dict[str, Any
         changes = said.get("envelope") or {}
         if not isinstance(changes, Mapping):
             raise _wrong("/envelope", "`envelope` must be an object.")
-        # What was made of silences is made anew, where a change may mean something else.
-        body = task.envelope.body
-        kept = {name: body[name] for name in body if name not in ("rationale", "source")}
-        said["envelope"] = {**kept, **changes}
+        said["envelope"] = with_changes(task.envelope.body, changes)
     return {**before, **said}
 
 

@@ -11,7 +11,7 @@ from federation.handles import new_handle
 from federation.ledger import Happening
 from federation.models import Connection, System
 from orchestrator.budgets import Ask, Refusal, ask_words
-from orchestrator.continuation import next_actions
+from orchestrator.continuation import helping_change, next_actions
 from orchestrator.envelope.types import Envelope as EnvelopeValue
 from orchestrator.envelope.types import Range
 from orchestrator.lifecycle import TaskState
@@ -357,17 +357,20 @@ def _unschedulable(
     again = now + LOOK_AGAIN_AFTER if task.spec["retry"]["max_attempts"] > 1 else None
     if is_late:
         again = now  # the next cycle ends it
+    change = helping_change(task.envelope.body, decision.body["closest"])
+    task.plan = {**task.plan, "change": change}
     if TaskState(task.state) is TaskState.UNSCHEDULABLE:
-        Task.objects.filter(pk=task.pk).update(due_at=again, reason=reason, updated_at=now)
+        columns = {"due_at": again, "reason": reason, "plan": task.plan, "updated_at": now}
+        Task.objects.filter(pk=task.pk).update(**columns)
         return Placed(decision, None, ())
-    move_task(task, TaskState.UNSCHEDULABLE, now=now, reason=reason, due_at=again)
+    move_task(task, TaskState.UNSCHEDULABLE, now=now, reason=reason, due_at=again, plan=task.plan)
     event = task_event(
         task,
         "task.unschedulable",
         f"{task.name} fits nowhere: {reason}",
         actor=actor,
         data={"decision": decision.handle, "closest": decision.body["closest"]},
-        next_actions=next_actions(task.handle, TaskState.UNSCHEDULABLE),
+        next_actions=next_actions(task.handle, TaskState.UNSCHEDULABLE, change=change),
     )
     return Placed(decision, None, (event,))
 

@@ -15,6 +15,7 @@ from federation.ledger import record
 from federation.models import System
 from orchestrator.doorbell import ring
 from orchestrator.dueness import has_come
+from orchestrator.envelope.changes import with_changes
 from orchestrator.envelope.types import Envelope as EnvelopeValue
 from orchestrator.envelope.validate import read_envelope
 from orchestrator.lifecycle import (
@@ -154,7 +155,7 @@ def new_task(
         actor=actor,
         token=who.token,
         project=wanted.project or "",
-        name=wanted.shown_name(),
+        name=wanted.shown_name(understood.draft.hints.job_name if understood.draft else None),
         objective=wanted.objective,
         state=TaskState.ACCEPTED.value,
         spec=spec,
@@ -320,7 +321,8 @@ def replan(
 ) -> Task:
     """Place a task anew: at once where no job exists, else when the site confirmed the old one's end.
 
-    Where its caller is limited to some systems, from now on it runs on no other.
+    Where its caller is limited to some systems, from now on it runs on no other. `envelope` says only what
+    changes, member by member.
 
     Raises:
         NotFound: no such task for this user.
@@ -336,9 +338,11 @@ def replan(
             raise InvalidInput(message, problems=((f"/exclude_systems/{number}", "unknown_system", message),))
     columns: dict[str, Any] = {"excluded_systems": list(exclude_systems), "updated_at": now}
     if envelope is not None or systems is not None:
+        body: Any = task.envelope.body if envelope is None else envelope
         if isinstance(envelope, dict):
             known_systems(envelope)
-        value = read_envelope(task.envelope.body if envelope is None else envelope)
+            body = with_changes(task.envelope.body, envelope)
+        value = read_envelope(body)
         columns["envelope"] = keep_envelope(within(value, systems), user_id=user.pk, now=now)
     Task.objects.filter(pk=task.pk).update(**columns)
     for name, value in columns.items():

@@ -21,10 +21,12 @@ class LogInput(Frozen):
     """Which part of which output. A negative offset counts from the end."""
 
     task: str
-    attempt: str | None = None
+    attempt: str | None = Field(None, description="Absent: the latest.")
     stream: Literal["stdout", "stderr"] = "stdout"
-    offset: int = 0
-    limit: int = Field(_LOG_LIMIT, ge=1, le=_LOG_LIMIT)
+    offset: int = Field(
+        0, description="First byte; negative: so many before the end. Go on with `next_offset`."
+    )
+    limit: int = Field(_LOG_LIMIT, ge=1, le=_LOG_LIMIT, description="Most bytes.")
 
 
 class Log(Frozen):

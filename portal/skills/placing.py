@@ -192,9 +192,13 @@ def _in_short(candidate: dict[str, Any]) -> dict[str, Any]:
 class ReplanInput(Frozen):
     """Place a task anew."""
 
-    task: str
-    exclude_systems: tuple[str, ...] = ()
-    envelope: dict[str, Any] | None = None
+    task: str = Field(description="One that does not run yet.")
+    exclude_systems: tuple[str, ...] = Field(
+        (), description="Never these; replaces what was excluded before."
+    )
+    envelope: dict[str, Any] | None = Field(
+        None, description="What changes; what is not said stays as it is, member by member. null unsays one."
+    )
 
 
 def _replan(given: ReplanInput, call: Call) -> Answer:

@@ -263,7 +263,52 @@ def test_a_task_that_fits_nowhere_lists_every_candidate_and_the_smallest_change(
     assert len(body["decision"]["candidates"]) == body["decision"]["considered"] == 3
     assert all(c["rejections"] and not c["feasible"] for c in body["decision"]["candidates"])
     assert body["decision"]["closest"]["changes"][0]["field"]
-    assert body["task"]["next_actions"][1]["skill"] == "replan"
+    action = body["task"]["next_actions"][1]
+    changes = {each["field"]: each["proposed"] for each in body["decision"]["closest"]["changes"]}
+    wanted = {name: {"min": changes[f"{name}.min"], "max": 5000} for name in ("gpus", "cpus")}
+    assert action["skill"] == "replan"
+    assert action["why"].startswith("place it anew: Change gpus.min from 5000 to ")
+    assert action["arguments"] == {"task": body["id"], "envelope": wanted}
+    event = api.skill("wait_for_events", {"after": 0, "types": ["task.unschedulable"], "timeout_s": 0}).json()
+    assert action in event["events"][0]["next_actions"]
+
+    followed = api.skill("replan?wait_s=0", action["arguments"]).json()
+    assert followed["state"] == "submitted" or followed["state"] == "placing", followed
+
+
+def test_a_changed_envelope_says_only_what_changes(api: Api, delta: System) -> None:
+    said = {"gpus": 5000, "walltime_s": 1200, "memory_mib": "4G"}
+    task = api.post("tasks?wait_s=0", {"command": "true", "envelope": said}).json()["id"]
+
+    def envelope_of(answer: Any) -> dict[str, Any]:
+        found: dict[str, Any] = api.get(f"envelopes/{answer.json()['envelope']}").json()["envelope"]
+        return {name: found[name] for name in ("gpus", "cpus", "walltime_s", "memory_mib")}
+
+    def exactly(count: int) -> dict[str, int]:
+        return {"min": count, "max": count}
+
+    first = envelope_of(api.get(f"tasks/{task}"))
+    smaller = envelope_of(api.skill("replan?wait_s=0", {"task": task, "envelope": {"gpus": 4000}}))
+    unsaid = envelope_of(api.skill("replan?wait_s=0", {"task": task, "envelope": {"memory_mib": None}}))
+
+    assert first == {
+        "gpus": exactly(5000),
+        "cpus": exactly(5000),
+        "walltime_s": exactly(1200),
+        "memory_mib": exactly(4096),
+    }
+    # Nobody said a number of CPUs: it follows the GPUs.
+    assert smaller == {**first, "gpus": exactly(4000), "cpus": exactly(4000)}
+    assert unsaid == {**smaller, "memory_mib": None}
+
+
+def test_a_task_is_called_as_its_script_calls_the_job(api: Api, delta: System) -> None:
+    script = "#!/bin/bash\n#SBATCH --job-name=train-7\n#SBATCH --time=5\ntrue\n"
+
+    named = api.post("tasks?wait_s=0", {"script": script}).json()["task"]["name"]
+    given = api.post("tasks?wait_s=0", {"script": script, "name": "mine"}).json()["task"]["name"]
+
+    assert (named, given) == ("train-7", "mine")
 
 
 @pytest.mark.parametrize(

@@ -60,6 +60,8 @@ def test_the_name_defaults_to_the_first_word_of_the_command() -> None:
     assert read(TaskInput, {"command": "/usr/bin/python3 train.py"}).shown_name() == "python3"
     assert read(TaskInput, {"command": ["bash", "-c", "x"]}).shown_name() == "bash"
     assert read(TaskInput, {"script": "echo"}).shown_name() == "script"
+    assert read(TaskInput, {"script": "echo"}).shown_name("train \x1b[2J\u202e now") == "train now"
+    assert read(TaskInput, {"script": "echo", "name": "mine"}).shown_name("train") == "mine"
     assert "envelope" not in stored(read(TaskInput, {"command": "a", "envelope": {"gpus": 1}}))
 
 
