@@ -14,6 +14,7 @@ from facet_cli.errors import CliError
 from facet_cli.exits import Exit, told
 from facet_cli.output import Output
 from facet_cli.version import version
+from facet_cli.work_input import waiting_time
 
 DESCRIPTION = "Work on many supercomputers through Facet."
 EPILOG = f"""Exit codes:
@@ -22,6 +23,16 @@ For several tasks `wait` ends with the first of 8, 6, 1, 7 that holds for any.
 
 Environment: FACET_URL and FACET_TOKEN instead of a login; FACET_SESSION names the session that waits.
 `facet COMMAND --help` lists a command's options. Every command takes --json and --at PROFILE.
+"""
+
+BRIDGE_EPILOG = """What it does:
+  watch TASK… --claude SESSION   add a rule: wake this session when one of these ends or needs a decision
+  run                            follow the rules until stopped; keep it running: a service, tmux, nohup
+  once                           tell what there is now, and end: for cron
+  status                         what waits, is under way and was delivered; needs no server
+  hold SESSION -- COMMAND        run a command while its session counts as alive and is not woken
+  dead-letters                   what could not be delivered
+  replay NAME…, replay --all     try it again
 """
 
 
@@ -125,7 +136,12 @@ def _work_commands(command: Adding) -> None:
 
 
 def _waiting_options(one: argparse.ArgumentParser) -> None:
-    one.add_argument("--timeout", type=float, metavar="S", help="give up waiting after that long (exit 11)")
+    one.add_argument(
+        "--timeout",
+        type=waiting_time,
+        metavar="TIME",
+        help="give up waiting after 90 (seconds), 5m or 2h (exit 11)",
+    )
     one.add_argument("--poll", action="store_true", help="long polls instead of the stream")
     one.add_argument(
         "--session", metavar="ID", help="the agent's session that waits: the bridge leaves it alone"
@@ -148,7 +164,8 @@ def _task_commands(command: Adding) -> None:
     one.add_argument("--stderr", action="store_true", help="the error output")
     one.add_argument("--attempt", metavar="ATT", help="of this attempt")
     one.add_argument("--offset", type=int, default=0, help="from this byte")
-    one.add_argument("--tail", type=int, metavar="BYTES", help="only the last bytes")
+    # `tail` itself holds what follows `--`.
+    one.add_argument("--tail", dest="last_bytes", type=int, metavar="BYTES", help="only the last bytes")
     one = command("result", tasks.result)
     one.add_argument("task", metavar="TASK")
     one.add_argument("--full", action="store_true", help="everything, however long")
@@ -169,12 +186,19 @@ def _event_commands(command: Adding) -> None:
     one.add_argument("--subject", help="a task, group, attempt, transfer or system")
     one.add_argument("--limit", type=int, metavar="N", help="end after so many; without -f 1000")
     one.add_argument("-f", "--follow", action="store_true", help="go on for ever")
-    one.add_argument("--timeout", type=float, metavar="S", help="with -f: end after that long (exit 11)")
+    one.add_argument(
+        "--timeout",
+        type=waiting_time,
+        metavar="TIME",
+        help="with -f: end after 90 (seconds), 5m or 2h (exit 11)",
+    )
     one.add_argument("--poll", action="store_true", help="long polls instead of the stream")
     command("mcp", mcp.mcp)
     one = command("bridge", bridge.bridge)
+    one.formatter_class = argparse.RawDescriptionHelpFormatter
+    one.epilog = BRIDGE_EPILOG
     words = ("run", "once", "status", "dead-letters", "replay", "watch", "hold")
-    one.add_argument("what", choices=words, help="run: go on for ever; once: tell what there is and end")
+    one.add_argument("what", choices=words, help="see below")
     one.add_argument(
         "names", nargs="*", help="replay: dead letters; watch: tasks and groups; hold: the session"
     )

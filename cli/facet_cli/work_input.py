@@ -17,6 +17,10 @@ from facet_cli.errors import CliError
 _UNITS_S = {"d": 86_400, "h": 3600, "m": 60, "s": 1}
 _SPOKEN = re.compile(r"^(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?$", re.ASCII)
 _MAX_BYTES = 1024 * 1024
+_NAMES_ITSELF = re.compile(
+    r"^#\s?(?:SBATCH|PBS|BSUB|\$|flux:|FLUX:|COBALT|OAR)\s.*?(?:-[JNn]\b|--(?:job-?)?name\b)", re.MULTILINE
+)
+"""A directive that names the job: the server reads it, and calls the task so."""
 
 LISTS = {
     "accelerator": ("accelerator", "types"),
@@ -56,6 +60,21 @@ def seconds(text: str) -> Any:
     if not text or match is None:
         return text
     return sum(int(part or 0) * size for part, size in zip(match.groups(), _UNITS_S.values()))
+
+
+def waiting_time(text: str) -> float:
+    """Return `90`, `2.5` or `5m` as seconds.
+
+    Raises:
+        CliError: it is none of these.
+    """
+    try:
+        found = float(seconds(text))
+    except ValueError:
+        found = -1.0
+    if not 0 <= found < float("inf"):
+        raise CliError(f"`{text}` is no time to wait: give seconds, or 5m, 2h.")
+    return found
 
 
 def wall_time(text: str) -> Any:
@@ -152,10 +171,13 @@ def task_input(args: argparse.Namespace, *, needs_work: bool = True) -> dict[str
         raise CliError("Give a script, or a command after --, not both.")
     if args.script:
         task["script"] = read_text(args.script)
-        task.setdefault("name", Path(args.script).stem[:120] if args.script != "-" else "script")
+        if not (_NAMES_ITSELF.search(task["script"]) or args.like or args.script == "-"):
+            task.setdefault("name", Path(args.script).stem[:120])
     if args.tail:
         task["command"] = list(args.tail)
-    if needs_work and not ("script" in task or "command" in task):
+    if args.like is not None:
+        task["like"] = args.like
+    if needs_work and not ({"script", "command", "like"} & task.keys()):
         raise CliError(
             "Give a script, or a command after --.", hint="facet submit job.sbatch | facet submit -- hostname"
         )

@@ -316,6 +316,22 @@ def test_a_task_watched_after_its_end_still_wakes(
     assert [event["subject"] for event in json.loads(call["stdin"])["events"]] == [task]
 
 
+def test_a_rule_that_names_what_is_not_there_keeps_no_other_from_waking(
+    facet: Facet, world: World, claude: Agent, still: None
+) -> None:
+    task = world.ask("tasks", count=1)["tasks"][0]
+    world.ask("state", task=task, state="attention")
+    rules(facet, rule(name="gone", tasks=["task_gone"]), rule(name="ours", tasks=[task]))
+
+    once, refused = facet("bridge", "once"), facet("bridge", "watch", "task_gone", "--codex", "thread-1")
+
+    assert once.code == 0
+    assert "rule `gone` names task_gone, which is none of yours" in once.err
+    (call,) = claude.calls
+    assert [event["subject"] for event in json.loads(call["stdin"])["events"]] == [task]
+    assert refused.code == 4
+
+
 def test_only_what_a_rule_names_wakes(facet: Facet, world: World, claude: Agent) -> None:
     rules(facet, rule(types=["task.failed", "group.*"]))
     facet("bridge", "once")

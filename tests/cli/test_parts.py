@@ -16,6 +16,7 @@ from facet_cli.exits import Exit, of_states
 from facet_cli.output import Output, duration, harmless, one_line
 from facet_cli.program import main
 from facet_cli.sse import Message, Reader
+from facet_cli.work_input import waiting_time
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -176,10 +177,47 @@ def test_a_shortened_reason_is_told_by_its_code(capsys: pytest.CaptureFixture[st
 
     work.tell_decision(Output(as_json=False), {"selected": None, "candidates": [candidate]})
 
-    assert capsys.readouterr().out.splitlines()[1:] == [
-        "  not delta/cpu: gpus",
-        "  not delta/cpu: cpus: needs 9, has None",
+    assert capsys.readouterr().out.splitlines()[1:] == ["  not delta/cpu: gpus; cpus: needs 9, has None"]
+
+
+def test_a_partition_is_told_once_and_only_where_no_account_may_use_it(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def candidate(partition: str, *codes: str, observed: object = 0) -> dict[str, Any]:
+        rejections = [{"code": code, "required": 4, "observed": observed} for code in codes]
+        return {"system": "anvil", "partition": partition, "feasible": not codes, "rejections": rejections}
+
+    candidates = [
+        candidate("gpu", "not_authorized", observed="accounts here must match *-gpu"),
+        candidate("gpu"),
+        candidate("shared", "not_authorized", "gpus"),
+        candidate("shared", "gpus", "gpus"),
+        candidate("ai", "not_authorized", observed="accounts here must match *-ai"),
     ]
+    chosen = {"system": "anvil", "partition": "gpu"}
+    decision = {"selected": chosen, "candidates": candidates}
+
+    work.tell_decision(Output(as_json=False), decision)
+    whole = capsys.readouterr().out.splitlines()
+    work.tell_decision(Output(as_json=False), decision, why_not=False)
+    short = capsys.readouterr().out.splitlines()
+
+    assert whole[2:] == [
+        "  not anvil/shared: gpus: needs 4, has 0",
+        "  not anvil/ai: not_authorized: accounts here must match *-ai",
+    ]
+    assert short == whole[:2]
+
+
+@pytest.mark.parametrize(("text", "value"), [("90", 90.0), ("2.5", 2.5), ("5m", 300.0), ("1h30m", 5400.0)])
+def test_times_to_wait_are_read_as_people_write_them(text: str, value: float) -> None:
+    assert waiting_time(text) == value
+
+
+@pytest.mark.parametrize("text", ["", "soon", "-1", "nan", "inf", "1:00"])
+def test_what_is_no_time_to_wait_is_refused(text: str) -> None:
+    with pytest.raises(CliError, match="is no time to wait"):
+        waiting_time(text)
 
 
 def test_an_answer_that_is_not_understood_does_not_read_as_a_failed_task(

@@ -82,8 +82,43 @@ def test_a_failing_command_ends_with_one_and_its_log_says_why(facet: Facet) -> N
     assert ran.code == 1
     task = ran.json["results"][0]
     assert (task["state"], task["cause"], task["attempt"]["exit_code"]) == ("failed", "exit_code", 3)
-    assert facet("log", task["id"], "--stderr", "--tail", "7").out == "broken\n"
+    assert facet("log", task["id"], "--stderr").out == "broken\n"
+    assert facet("log", task["id"], "--stderr", "--tail", "4").out == "ken\n"
     assert facet("wait", task["id"]).code == 1
+    told = facet("result", task["id"]).out.splitlines()
+    assert told[2].startswith("  why: unknown: ")
+    assert "    stderr | broken" in told
+    assert any(line.startswith("  next: read_log {") for line in told)
+
+
+def test_the_same_work_is_submitted_again_with_what_differs(facet: Facet) -> None:
+    first = facet("submit", *SMALL, "--name", "same", "--wait", "--json", "--", "sh", "-c", "exit 3")
+    task = first.json["results"][0]["id"]
+
+    again = facet("submit", "--like", task, "--walltime", "15m", "--json")
+    shown = facet("preview", "--like", task, "--json")
+
+    assert (again.code, shown.code) == (0, 0)
+    assert again.json["id"] != task
+    assert (again.json["task"]["name"], again.json["shape"]["walltime_s"]) == ("same", 900)
+    assert facet("wait", again.json["id"], "--timeout", "1m").code == 1
+
+
+@pytest.mark.parametrize(
+    ("head", "name"),
+    [
+        ("#SBATCH --job-name=inside", "inside"),
+        ("#SBATCH -n 1 -J inside", "inside"),
+        ("#PBS -N inside", "inside"),
+        ("#SBATCH --ntasks=1", "job"),
+    ],
+)
+def test_a_script_names_its_task_else_its_file_does(facet: Facet, still: None, head: str, name: str) -> None:
+    path = script(facet, f"#!/bin/bash\n{head}\ntrue\n")
+
+    ran = facet("submit", path, *SMALL, "--wait-s", "0", "--json")
+
+    assert ran.json["task"]["name"] == name
 
 
 def test_what_no_system_can_run_ends_with_six_and_the_reasons(facet: Facet) -> None:
@@ -96,6 +131,8 @@ def test_what_no_system_can_run_ends_with_six_and_the_reasons(facet: Facet) -> N
     assert ran.code == 6
     assert ran.json["state"] == "unschedulable"
     assert facet("wait", ran.json["id"]).code == 6
+    assert "closest: delta/" in preview.out
+    assert preview.out.splitlines()[-1].endswith("Then it would run there.")
     smaller = facet("replan", ran.json["id"], "--gpus", "1", "--walltime", "10m", "--json")
     assert (smaller.code, smaller.json["state"] != "unschedulable") == (0, True)
     assert facet("wait", ran.json["id"]).code == 0
@@ -145,6 +182,18 @@ def test_a_task_that_needs_a_decision_ends_with_eight(facet: Facet, world: World
     time.sleep(2)
 
     world.ask("state", task=task, state="attention")
+
+    assert facet.ended(waiting).code == 8
+
+
+def test_a_task_that_begins_to_need_a_persons_approval_ends_with_eight(
+    facet: Facet, world: World, still: None
+) -> None:
+    task = world.ask("tasks", count=1)["tasks"][0]
+    waiting = facet.start("wait", task, "--json", "--timeout", "30s")
+    time.sleep(2)
+
+    world.ask("state", task=task, state="pending_approval", type="approval.requested", subject="appr_1")
 
     assert facet.ended(waiting).code == 8
 

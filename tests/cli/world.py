@@ -119,8 +119,8 @@ def set_state(asked: dict[str, Any]) -> dict[str, Any]:
     with transaction.atomic():
         Task.objects.filter(pk=task.pk).update(state=asked["state"])
         happening = Happening(
-            f"task.{asked['state']}",
-            task.handle,
+            asked.get("type", f"task.{asked['state']}"),
+            asked.get("subject", task.handle),
             asked.get("summary", ""),
             user_id=task.user_id,
             task=task.handle,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import queue
 import random
 import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -18,7 +19,7 @@ from facet_cli.bridge.payload import fitting
 from facet_cli.bridge.rules import Rule, Rules
 from facet_cli.bridge.state import Flight, Place, RuleState, State, load
 from facet_cli.client import Client
-from facet_cli.errors import CliError, Gone
+from facet_cli.errors import CliError, Gone, Problem
 from facet_cli.following import Event, Follower
 
 _SAVE_EVERY_S = 1.0
@@ -88,6 +89,12 @@ class Bridge:
             except Gone as error:
                 after = error.oldest
                 continue
+            except Problem as error:
+                if error.status != 404:
+                    raise
+                # One rule's mistake must not keep the others' agents asleep.
+                sys.stderr.write(f"facet: rule `{rule.name}` names {subject}, which is none of yours\n")
+                return
             for event in page["events"]:
                 if event["cursor"] <= cursor:
                     kept.accept(rule, event, now=time.time())

@@ -93,9 +93,11 @@ def whoami(context: Context) -> Exit:
         return Exit.OK
     context.output.line(f"{account.url} (profile {account.profile})")
     if mine:
-        until = mine["expires_at"] or "never expires"
+        until = f"until {mine['expires_at']}" if mine["expires_at"] else "never expires"
         scopes = ", ".join(mine["scopes"])
-        context.output.line(f"token `{one_line(mine['name'])}` · scopes {scopes} · until {until}")
+        only = f" · only {', '.join(mine['systems'])}" if mine.get("systems") else ""
+        name = one_line(mine["name"])
+        context.output.line(f"token `{name}` · scopes {scopes}{only} · {until}")
     return Exit.OK
 
 

@@ -15,9 +15,9 @@ from facet_cli.bridge import rules as rulebook
 from facet_cli.bridge.loop import Bridge
 from facet_cli.bridge.state import Place, load
 from facet_cli.commands.context import Context
-from facet_cli.errors import CliError
+from facet_cli.errors import CliError, Unreachable
 from facet_cli.exits import Exit
-from facet_cli.handles import kind_of
+from facet_cli.handles import kind_of, path_of
 from facet_cli.output import one_line
 
 
@@ -100,6 +100,7 @@ def _status(context: Context) -> Exit:
     )
     for name, each in told["rules"].items():
         counts = f"{each['waiting']} waiting, {each['delivered']} delivered"
+        counts += f", {each['told_elsewhere']} told by a wait" if each["told_elsewhere"] else ""
         output.line(f"  {name}: {counts}, under way: {each['under_way'] or 'nothing'}")
     return Exit.OK
 
@@ -147,12 +148,15 @@ def _watch(context: Context) -> Exit:
         raise CliError(f"{where} is yours to edit; only bridge.json is written.")
     if (args.claude is None) == (args.codex is None):
         raise CliError("Give --claude SESSION or --codex THREAD.")
+    rule = _rule(args)
+    with contextlib.suppress(Unreachable):  # what is not known now is looked at when the bridge runs
+        for handle in args.names:
+            context.client.get(path_of(handle))
     with contextlib.ExitStack() as stack:
         lock = files.take(where.with_suffix(".lock"), within_s=5.0)
         if lock is not None:
             stack.enter_context(lock)
         kept = files.read_json(where) or {"rules": []}
-        rule = _rule(args)
         rules = [each for each in kept["rules"] if each.get("name") != rule["name"]]
         document = {**kept, "rules": [*rules, rule]}
         rulebook.rules_of(document, str(where))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import time
 from typing import Any
@@ -12,7 +13,7 @@ from facet_cli.commands.waiting import sentence
 from facet_cli.errors import CliError
 from facet_cli.exits import Exit
 from facet_cli.handles import path_of, word_of
-from facet_cli.output import duration, harmless, one_line
+from facet_cli.output import Output, duration, harmless, one_line
 from facet_cli.work_input import envelope_of, words
 
 _LOG_LIMIT = 65_536
@@ -66,9 +67,30 @@ def result(context: Context) -> Exit:
             f"waited {duration(each['waited_s'])}, ran {duration(each['ran_s'])}, exit {each['exit_code']}"
         )
         output.line(f"  attempt {each['number']}: {output.state(each['state'])}{cause} on {place}, {times}")
+    _tell_triage(output, found.get("triage") or {})
+    for child in found.get("results") or []:
+        place = one_line(f" on {child['system']}/{child['partition']}") if child.get("system") else ""
+        cause = f" ({one_line(child['cause'])})" if child.get("cause") else ""
+        output.line(
+            f"  {one_line(child['key'])} {child['task']} {output.state(child['state'])}{cause}{place}"
+        )
     for file in (found.get("manifest") or {}).get("files") or []:
         output.line(f"  {one_line(file.get('path') or file.get('uri'))}  {file.get('bytes')} bytes")
     return Exit.OK
+
+
+def _tell_triage(output: Output, finding: dict[str, Any]) -> None:
+    """Print why it failed, by which lines, what helps, and the call that does it."""
+    if not finding:
+        return
+    output.line(f"  why: {one_line(finding['cause'])}: {one_line(finding['means'])}")
+    for each in finding["evidence"]:
+        output.line(f"    {one_line(each['from'])} | {one_line(each['line'])}")
+    if finding["suggestion"]:
+        output.line(f"  try: {one_line(finding['suggestion'])}")
+    for each in finding["next_actions"]:
+        arguments = one_line(json.dumps(each["arguments"], ensure_ascii=False), 400)
+        output.line(f"  next: {one_line(each['skill'])} {arguments}")
 
 
 def log(context: Context) -> Exit:
@@ -77,7 +99,7 @@ def log(context: Context) -> Exit:
     asked: dict[str, Any] = {"task": args.task, "stream": "stderr" if args.stderr else "stdout"}
     if args.attempt:
         asked["attempt"] = args.attempt
-    offset, turn = (-args.tail if args.tail else args.offset), 0
+    offset, turn = (-args.last_bytes if args.last_bytes else args.offset), 0
     while True:
         chunk = context.client.asked("read_log", {**asked, "offset": offset, "limit": _LOG_LIMIT})
         _tell_log(context, chunk)

@@ -19,7 +19,7 @@ from facet_cli.handles import is_final, kind_of, path_of
 from facet_cli.output import Output, duration, one_line
 
 _LISTED = 1000
-_TYPES = {"task": "task.*", "grp": "group.*", "xfer": "transfer.*"}
+_TYPES = {"task": ("task.*", "approval.requested"), "grp": ("group.*",), "xfer": ("transfer.*",)}
 
 
 def wait(context: Context) -> Exit:
@@ -69,7 +69,7 @@ def _ended(context: Context, handles: Sequence[str]) -> tuple[dict[str, dict[str
         follower = Follower(
             client,
             cursor,
-            types=tuple(sorted({_TYPES[kind_of(handle)] for handle in handles})),
+            types=tuple(sorted({word for handle in handles for word in _TYPES[kind_of(handle)]})),
             subject=handles[0] if len(handles) == 1 else None,
             deadline=deadline,
             only_poll=getattr(args, "poll", False),
@@ -95,11 +95,12 @@ def _follow(context: Context, follower: Follower, found: dict[str, Any], *, unti
     if is_over():
         return
     for event in follower.events():
-        handle = event["subject"]
+        asks_a_person = event["type"].startswith("approval.")  # its subject is the approval
+        handle = event["task"] if asks_a_person else event["subject"]
         if handle not in found:
             continue
         context.output.note(f"{event['at']} {handle} {one_line(event['type'])}: {one_line(event['summary'])}")
-        if is_final(handle, event["state"]):
+        if asks_a_person or is_final(handle, event["state"]):
             found[handle] = _read(follower.client, handle)
             if is_over():
                 return

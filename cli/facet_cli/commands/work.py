@@ -18,6 +18,8 @@ from facet_cli.files import read_json, safe_name, state_dir, write_json
 from facet_cli.output import Output, duration, one_line
 from facet_cli.work_input import read_object, read_text, task_input
 
+_IN_WORDS = {"not_authorized", "partition_blocked"}
+"""Codes whose observation is a sentence of its own."""
 _KEY_KEPT_S = 24 * 3600
 """The server keeps answers for 48 h; a key is used again for half of that."""
 
@@ -26,7 +28,7 @@ def draft(context: Context) -> Exit:
     """Draft an envelope from a script or from words; nothing is submitted."""
     args, output = context.args, context.output
     if (args.script is None) == (args.text is None):
-        raise CliError("Give a script, or --text, not both.")
+        raise CliError("Give either a script or --text.", hint="facet draft job.sbatch")
     asked = {"text": args.text} if args.script is None else {"script": read_text(args.script)}
     if args.dialect:
         asked["dialect"] = args.dialect
@@ -43,13 +45,14 @@ def _tell_draft(output: Output, drafted: dict[str, Any]) -> None:
         f"{drafted['id'] or 'no handle'} · from {drafted['source']} · confidence {drafted['confidence']:.2f}"
     )
     for name, value in drafted["said"].items():
+        if name in ("source", "confidence"):  # in the line above
+            continue
         why = one_line(drafted["rationale"].get(name, ""))
         output.line(f"  {name}: {one_line(json.dumps(value))}" + (f"  ({why})" if why else ""))
     for part in ("conflicts", "refusals", "warnings", "not_understood", "ignored"):
         for note in drafted[part]:
-            output.line(
-                f"  {part}: line {note['line']}: {one_line(note['text'], 60)}: {one_line(note['why'])}"
-            )
+            where = f"line {note['line']}: " if note["line"] else ""
+            output.line(f"  {part}: {where}{one_line(note['text'], 60)}: {one_line(note['why'])}")
     for question in drafted["questions"]:
         output.line(f"  question: {one_line(question)}")
     for fault in drafted["validation"]["errors"]:
@@ -69,8 +72,8 @@ def preview(context: Context) -> Exit:
     return Exit.OK if decision["selected"] else Exit.UNSCHEDULABLE
 
 
-def tell_decision(output: Output, decision: dict[str, Any]) -> None:
-    """Print where work goes, how long each step takes, and what was ruled out."""
+def tell_decision(output: Output, decision: dict[str, Any], *, why_not: bool = True) -> None:
+    """Print where work goes and how long each step takes; with `why_not` what was ruled out as well."""
     chosen = decision["selected"]
     if chosen:
         place = f"{chosen['system']}/{chosen['partition']}"
@@ -81,14 +84,41 @@ def tell_decision(output: Output, decision: dict[str, Any]) -> None:
         output.line(f"  starts in about {duration(p50)}, ends in about {duration(told.get('completion_s'))}")
     else:
         output.line(output.paint("nowhere: no system can run this as described", "yellow"))
-    for candidate in decision["candidates"]:
-        if candidate["feasible"]:
-            continue
-        for why in candidate["rejections"][:2]:
-            place = one_line(f"{candidate['system']}/{candidate['partition']}")
-            output.line(f"  not {place}: {_reason(why)}")
-    if not chosen and decision.get("closest"):
-        output.line(f"  closest: {one_line(json.dumps(decision['closest']), 300)}")
+    for line in _ruled_out(decision["candidates"]) if why_not else ():
+        output.line(f"  not {line}")
+    closest = decision.get("closest")
+    if not chosen and closest:
+        output.line(f"  closest: {one_line(_sentences(closest), 300)}")
+
+
+def _ruled_out(candidates: list[dict[str, Any]]) -> list[str]:
+    """Return a line for each partition that no account can use: what stops the one that comes nearest."""
+    nearest: dict[str, list[dict[str, Any]]] = {}
+    open_to_us = {_place(each) for each in candidates if each["feasible"]}
+    for each in candidates:
+        place, reasons = _place(each), each["rejections"]
+        if place not in open_to_us and (place not in nearest or _far(reasons) < _far(nearest[place])):
+            nearest[place] = reasons
+    return [
+        f"{place}: {'; '.join(dict.fromkeys(_reason(why) for why in reasons[:2]))}"
+        for place, reasons in nearest.items()
+    ]
+
+
+def _far(reasons: list[dict[str, Any]]) -> tuple[bool, int]:
+    """Return how far a candidate is: what one may not do at all comes last."""
+    return any(why["code"] == "not_authorized" for why in reasons), len(reasons)
+
+
+def _place(candidate: dict[str, Any]) -> str:
+    return one_line(f"{candidate['system']}/{candidate['partition']}")
+
+
+def _sentences(closest: dict[str, Any]) -> str:
+    """Return the smallest change that would help, in words."""
+    changes = " ".join(str(each["sentence"]) for each in closest["changes"])
+    then = " Then it would run there." if closest.get("verified") else ""
+    return f"{_place(closest)}: {changes}{then}"
 
 
 def _reason(why: dict[str, Any]) -> str:
@@ -96,7 +126,8 @@ def _reason(why: dict[str, Any]) -> str:
     code = one_line(why["code"], 60)
     if why.get("required") is None and why.get("observed") is None:
         return code
-    return f"{code}: needs {one_line(why.get('required'), 60)}, has {one_line(why.get('observed'), 60)}"
+    needs, has = one_line(why.get("required"), 60), one_line(why.get("observed"), 60)
+    return f"{code}: {has}" if code in _IN_WORDS else f"{code}: needs {needs}, has {has}"
 
 
 def _shape(shape: dict[str, Any] | None) -> str:
@@ -118,11 +149,11 @@ def submit(context: Context) -> Exit:
             output.document(answer)
         else:
             output.line(f"{answer['id']} {output.state(state)}")
-            tell_decision(output, answer["decision"])
+            tell_decision(output, answer["decision"], why_not=state == "unschedulable")
         return Exit.UNSCHEDULABLE if state == "unschedulable" else Exit.OK
     if not output.as_json:
         output.line(f"{answer['id']} {output.state(state)}")
-        tell_decision(output, answer["decision"])
+        tell_decision(output, answer["decision"], why_not=False)
     return waiting.wait_for(context, [answer["id"]])
 
 
@@ -186,6 +217,9 @@ def move(context: Context) -> Exit:
 
 def _tell_object(output: Output, answer: dict[str, Any]) -> None:
     output.line(f"{answer['id']} {output.state(answer.get('state', ''))}")
+    for child in (answer.get("group") or {}).get("children") or []:
+        place = one_line(f" on {_place(child)}") if child.get("system") else ""
+        output.line(f"  {one_line(child['key'])} {child['id']} {output.state(child['state'])}{place}")
 
 
 def add_work_options(parser: argparse.ArgumentParser) -> None:
@@ -194,6 +228,7 @@ def add_work_options(parser: argparse.ArgumentParser) -> None:
     add("script", nargs="?", help="a batch script, or - for standard input; or give a command after --")
     add("--command", action="store_true", help="the command follows after --")
     add("--task-file", metavar="FILE", help="a whole task input as JSON; options win over it")
+    add("--like", metavar="TASK", help="the same work as this task's again; options say what differs")
     add_size_options(parser)
     add("--envelope-id", metavar="ENV", help="an envelope drafted before")
     add("--name", help="shown everywhere")
