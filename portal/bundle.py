@@ -15,6 +15,10 @@ from typing import Any
 NAME = "facet"
 TEXTS = Path(__file__).resolve().parent.parent / "templates" / "bundle"
 _VERSION = "@VERSION@"
+_HEAD = """# Skills
+
+Called with `POST $FACET_URL/api/v1/skills/NAME` and a JSON object.
+`envelope` is told in [envelope.md](envelope.md); other objects at the end of this page."""
 _LONG_AGO = (1980, 1, 1, 0, 0, 0)
 """A zip file cannot tell an earlier time; the time of making must not change the bytes."""
 
@@ -66,10 +70,10 @@ def archive(skills: Sequence[Mapping[str, Any]]) -> bytes:
     return kept.getvalue()
 
 
-def reference(skills: Iterable[Mapping[str, Any]]) -> str:
-    """Return the page that lists every skill with its fields."""
-    parts = ["# Skills\n\nCalled with `POST $FACET_URL/api/v1/skills/NAME` and a JSON object."]
-    parts += [_described(skill) for skill in skills]
+def reference(skills: Sequence[Mapping[str, Any]]) -> str:
+    """Return the page that lists every skill with its fields, and the objects that the fields hold."""
+    parts = [_HEAD, *(_described(skill) for skill in skills)]
+    parts += ["# Objects", *(_object(name, schema) for name, schema in _objects(skills))]
     return "\n\n".join(parts) + "\n"
 
 
@@ -82,34 +86,77 @@ def _described(skill: Mapping[str, Any]) -> str:
         skill["summary"],
         "",
         f"Scope {scopes}; {effect}. Schemas: [schemas/{skill['name']}.json](schemas/{skill['name']}.json).",
+        *_table(skill["input_schema"]),
     ]
-    fields = _fields(skill["input_schema"])
-    if fields:
-        lines += ["", "| field | type | meaning |", "|---|---|---|"]
-        lines += [f"| `{name}` | {kind} | {meaning} |" for name, kind, meaning in fields]
-    answer = ", ".join(f"`{name}`" for name, _, _ in _fields(skill["output_schema"]))
-    return "\n".join([*lines, "", f"Answers with {answer}." if answer else "Answers with an object."])
+    answers = [
+        ", ".join(f"`{name}`" for name, _, _ in _fields(each, skill["output_schema"]))
+        for each in _alternatives(skill["output_schema"])
+    ]
+    told = ";\nor with ".join(each for each in answers if each)
+    return "\n".join([*lines, "", f"Answers with {told}." if told else "Answers with an object."])
 
 
-def _fields(schema: Mapping[str, Any]) -> list[tuple[str, str, str]]:
-    """Return name, type and meaning of each field; where there are alternatives, those of the first."""
-    body = schema if "properties" in schema else next(iter(schema.get("anyOf", ())), {})
+def _objects(skills: Iterable[Mapping[str, Any]]) -> list[tuple[str, Mapping[str, Any]]]:
+    """Return name and schema of each object that an input holds; words stand with their fields."""
+    found = {
+        name: {**schema, "$defs": skill["input_schema"]["$defs"]}
+        for skill in skills
+        for name, schema in skill["input_schema"].get("$defs", {}).items()
+        if schema.get("properties")
+    }
+    return sorted(found.items())
+
+
+def _object(name: str, schema: Mapping[str, Any]) -> str:
+    return "\n".join([f"## {name}", "", _cell(schema.get("description", "")), *_table(schema)])
+
+
+def _table(schema: Mapping[str, Any]) -> list[str]:
+    fields = [field for each in _alternatives(schema)[:1] for field in _fields(each, schema)]
+    rows = [f"| `{name}` | {kind} | {meaning} |" for name, kind, meaning in fields]
+    return ["", "| field | type | meaning |", "|---|---|---|", *rows] if rows else []
+
+
+def _alternatives(schema: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return (
+        [schema] if "properties" in schema else [_resolved(each, schema) for each in schema.get("anyOf", ())]
+    )
+
+
+def _resolved(field: Mapping[str, Any], whole: Mapping[str, Any]) -> Mapping[str, Any]:
+    found: Mapping[str, Any] = whole.get("$defs", {}).get(_named(field), field)
+    return found
+
+
+def _named(field: Mapping[str, Any]) -> str:
+    return str(field.get("$ref", "")).rpartition("/")[2]
+
+
+def _fields(body: Mapping[str, Any], whole: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+    """Return name, type and meaning of each field."""
     needed = set(body.get("required", ()))
     return [
-        (name, _kind(each) + (", needed" if name in needed else ""), _cell(each.get("description", "")))
+        (
+            name,
+            _kind(each, whole) + (", needed" if name in needed else ""),
+            _cell(each.get("description") or _resolved(each, whole).get("description", "")),
+        )
         for name, each in body.get("properties", {}).items()
     ]
 
 
-def _kind(field: Mapping[str, Any]) -> str:
+def _kind(field: Mapping[str, Any], whole: Mapping[str, Any]) -> str:
+    name, field = _named(field), _resolved(field, whole)
     if "enum" in field:
         return "one of " + ", ".join(f"`{word}`" for word in field["enum"])
     if "anyOf" in field:
-        kinds = [_kind(each) for each in field["anyOf"] if each.get("type") != "null"]
+        kinds = [_kind(each, whole) for each in field["anyOf"] if each.get("type") != "null"]
         return " or ".join(dict.fromkeys(kinds)) or "null"
     if field.get("type") == "array":
-        return f"list of {_kind(field.get('items', {}))}"
-    kind = field.get("type", "object" if "$ref" in field else "any")
+        return f"list of {_kind(field.get('items', {}), whole)}"
+    if name and "properties" in field:
+        return f"object `{name}`"
+    kind = field.get("type", "any")
     return " or ".join(kind) if isinstance(kind, list) else str(kind)
 
 

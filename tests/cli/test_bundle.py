@@ -32,7 +32,7 @@ exit 3
 """
 MENDED = FAILING.replace("exit 3", "echo fine")
 _FENCED = re.compile(r"^## (?P<title>.+?)$|^```bash\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)
-_HANDLES = {"task": "TASK", "env": "ENVELOPE"}
+_HANDLES = {"task": "TASK", "env": "ENVELOPE", "grp": "GROUP"}
 
 
 def test_the_bundle_obeys_the_rules_for_skills() -> None:
@@ -52,6 +52,15 @@ def test_the_bundle_obeys_the_rules_for_skills() -> None:
     for skill in SKILLS:
         assert f"\n## {skill}\n" in made["references/skills.md"]
         assert json.loads(made[f"references/schemas/{skill}.json"])["input_schema"]
+
+
+def test_every_object_that_a_field_holds_is_told() -> None:
+    page = bundle.files(described())["references/skills.md"]
+
+    named = set(re.findall(r"object `(\w+)`", page))
+    assert named >= {"EnvironmentInput", "RetryInput", "ChildInput", "MatrixInput", "BudgetInput"}
+    assert [name for name in sorted(named) if f"\n## {name}\n" not in page] == []
+    assert "Answers with an object" not in page
 
 
 def test_every_link_in_the_bundle_leads_somewhere() -> None:
@@ -155,7 +164,7 @@ class Reader:
 
     def __init__(self, facet: Facet, skill: Path) -> None:
         self.home, self.skill = facet.home, skill
-        self.variables = {**facet.environment, "SKILL": str(skill), "ENVELOPE": "", "TASK": ""}
+        self.variables = {**facet.environment, "SKILL": str(skill), "ENVELOPE": "", "TASK": "", "GROUP": ""}
         self.setup = ""
         self.answers: list[tuple[str, Any]] = []
         self.printed: dict[str, str] = {}
@@ -234,14 +243,18 @@ def test_every_curl_example_works_from_look_to_resubmission(newcomer: Reader, fa
     submitted = newcomer.answers_to("Submit")[0]["id"]
     heard = newcomer.answers_to("Stop")[-1]["events"][0]
     assert (heard["type"], heard["task"]) == ("task.failed", submitted)
-    (result,) = newcomer.answers_to("Read the result")
-    assert (result["state"], result["task"]["cause"]) == ("failed", "exit_code")
     assert newcomer.answers_to("Triage")[0]["text"] == "broken\n"
     (again,) = newcomer.answers_to("Mend")
     assert again["id"] != submitted
     assert newcomer.answers_to("Change")[0]["id"] == again["id"]
     assert facet("wait", again["id"]).code in {0, 7}
 
+    result, crate = newcomer.answers_to("Read the result")
+    assert (result["state"], result["task"]["cause"]) == ("failed", "exit_code")
+    assert submitted in json.dumps(crate["@graph"])
+    group, heard, children = newcomer.answers_to("Many")
+    assert (heard["events"][0]["type"], heard["events"][0]["subject"]) == ("group.succeeded", group["id"])
+    assert [child["state"] for child in children["results"]] == ["succeeded", "succeeded"]
     (streamed,) = newcomer.answers_to("Or hear it")
     assert (streamed["type"], streamed["task"]) == ("task.failed", submitted)
 
@@ -275,7 +288,14 @@ def test_every_example_of_the_command_line_works(newcomer: Reader) -> None:
     events = [answer["type"] for answer in newcomer.answers_to("Read") if "cursor" in answer]
     assert (events[0], events[-1]) == ("task.accepted", "task.failed")
     assert "\nbroken\n" in newcomer.printed["Read"]
-    assert newcomer.answers_to("Mend")[0]["results"][0]["state"] == "succeeded"
+    mended, again = newcomer.answers_to("Mend")[0], newcomer.answers_to("The same work")[0]
+    assert mended["results"][0]["state"] == "succeeded"
+    assert again["shape"]["walltime_s"] == 1500
+    (called,) = newcomer.answers_to("Call what")
+    assert called["id"] == again["id"]
+    swept, steps = newcomer.answers_to("Many")
+    assert swept["results"][0]["counts"] == {"succeeded": 2}
+    assert [child["key"] for child in steps["group"]["children"]] == ["make", "use"]
 
 
 @services

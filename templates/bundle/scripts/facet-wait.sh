@@ -5,7 +5,7 @@ set -u
 task=${1:-} cursor=${2:-0}
 case $task in task_*) ;; *) echo "usage: facet-wait.sh TASK [CURSOR]" >&2; exit 2 ;; esac
 : "${FACET_URL:?}" "${FACET_TOKEN:?}"
-types='["task.succeeded","task.failed","task.cancelled","task.unschedulable","task.attention"]'
+types='["task.succeeded","task.failed","task.cancelled","task.unschedulable","task.attention","approval.requested"]'
 failures=0
 while :; do
   body="{\"subject\":\"$task\",\"after\":$cursor,\"timeout_s\":50,\"types\":$types}"
