@@ -2,6 +2,7 @@
 
 import hashlib
 import re
+from datetime import UTC, datetime
 from typing import Any
 
 from django import forms
@@ -148,12 +149,22 @@ class WindowForm(forms.Form):
         unknown = [name for name in names if name not in self.profile.partitions]
         if unknown:
             self.add_error("partitions", f"No such partition: {', '.join(unknown)}.")
+        instants = {name: _in_utc(given[name]) for name in ("start_at", "end_at")}
         try:
-            self.window = read(MaintenanceWindow, {**given, "partitions": names}, what="window")
+            self.window = read(MaintenanceWindow, {**given, **instants, "partitions": names}, what="window")
         except InvalidInput as error:
             for where, _, message in error.problems:
                 self.add_error(where.strip("/").split("/")[0] or "end_at", message)
         return given
+
+
+def _in_utc(text: str) -> str:
+    """Return an instant in UTC, which is what the form says one without an offset is in."""
+    try:
+        at = datetime.fromisoformat(text.strip())
+    except ValueError:
+        return text  # the schema says what is wrong
+    return (at if at.tzinfo else at.replace(tzinfo=UTC)).astimezone(UTC).isoformat()
 
 
 class DisableForm(forms.Form):

@@ -46,6 +46,13 @@ def test_announcing_downtime_leads_to_the_review_and_keeps_the_rest_as_written(
     assert SiteProfile.objects.count() == 1
 
 
+@pytest.mark.parametrize("start", ["2027-01-31 08:00", "2027-01-31T09:00+01:00", " 2027-01-31T08:00:00 "])
+def test_an_instant_without_an_offset_is_in_utc(admin: Client, delta: System, start: str) -> None:
+    page = text_of(admin.post(place_of(delta, "maintenance"), _window(start_at=start)))
+
+    assert 'value="downtime at 2027-01-31 08:00: power"' in page
+
+
 def test_a_window_is_announced_and_taken_back(admin: Client, delta: System, now: datetime) -> None:
     windows = "maintenance:\n- {start_at: 2027-01-01T00:00:00Z, end_at: 2027-01-02T00:00:00Z, reason: one}\n"
     text = TEXT + windows + "containers: [apptainer]  # kept\n"
