@@ -23,6 +23,7 @@ from tests.cli import installed
 from tests.cli.conftest import Facet, World
 
 services = pytest.mark.services
+MILESTONES = installed.ROOT / "docs" / "howto" / "report-milestones.md"
 FAILING = """#!/bin/bash
 #SBATCH --job-name=train
 #SBATCH --cpus-per-task=1
@@ -105,6 +106,19 @@ def test_scripts_of_the_bundle_can_be_run_and_are_plain_sh() -> None:
 def unzipped(content: bytes) -> dict[str, str]:
     with zipfile.ZipFile(io.BytesIO(content)) as made:
         return {name.removeprefix("facet/"): made.read(name).decode() for name in made.namelist()}
+
+
+def test_the_milestone_that_is_told_fails_no_job_without_a_kit(tmp_path: Path) -> None:
+    lines = [
+        line
+        for page in (bundle.texts()["references/events.md"], MILESTONES.read_text())
+        for line in page.splitlines()
+        if line.startswith('"$') and "epoch 3" in line
+    ]
+
+    assert len(lines) == 2
+    for line in lines:
+        assert subprocess.run(["sh", "-ceu", line], cwd=tmp_path, env={}, check=False).returncode == 0
 
 
 @services
