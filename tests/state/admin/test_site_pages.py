@@ -1,5 +1,6 @@
 """One system's own pages: downtime, disabling with a reason, probing, and who may do it."""
 
+import re
 from datetime import datetime
 
 import pytest
@@ -44,6 +45,20 @@ def test_announcing_downtime_leads_to_the_review_and_keeps_the_rest_as_written(
     assert '<span class="removed">' not in page
     assert 'value="downtime at 2027-01-31 08:00: power"' in page
     assert SiteProfile.objects.count() == 1
+
+
+def test_announced_downtime_is_in_force_after_the_review(admin: Client, delta: System) -> None:
+    page = admin.post(place_of(delta, "maintenance"), _window())
+    form = page.context["form"]
+    action = re.search(r'<form id="profile-form" method="post" action="([^"]+)"', text_of(page))
+    assert action is not None
+
+    sent = {field.html_name: field.value() or "" for field in form}
+    admin.post(action[1], {**sent, "_store": "1"})
+
+    (window,) = read_profile(in_force(delta).text).maintenance
+    assert (window.start_at.hour, window.reason, window.partitions) == (8, "power", ("gpu",))
+    assert "power" in text_of(admin.get(place_of(delta, "maintenance")))
 
 
 @pytest.mark.parametrize("start", ["2027-01-31 08:00", "2027-01-31T09:00+01:00", " 2027-01-31T08:00:00 "])
