@@ -17,6 +17,8 @@ _DOWN_FLAGS = frozenset(
 )
 _GROUP_REASONS = ("QOSGrp", "AssocGrp")
 """A job that only what others hold under the same QoS or account keeps from starting."""
+TIER = 1 << 40
+"""More than any priority: a scheduler serves its tiers one after the other."""
 WAITING = frozenset({JobState.QUEUED, JobState.HELD})
 HOLDING = frozenset({JobState.RUNNING, JobState.STARTING, JobState.COMPLETING, JobState.SUSPENDED})
 
@@ -36,7 +38,7 @@ class PreparedPartition:
 
 @dataclass(slots=True)
 class QosJobs:
-    """The jobs under one QoS, each once wherever it may run."""
+    """The jobs under one QoS or account, each once wherever it may run."""
 
     running: list[RunningShare] = field(default_factory=list)
     waiting: list[PendingShare] = field(default_factory=list)
@@ -73,7 +75,8 @@ def prepare(
         names |= {name: name for name in sorted(live) if name not in known and not live[name].root_only}
     stated = {name: profile.partitions.get(name, PartitionProfile()) for name in names}
     whole = frozenset(name for name in names if is_exclusive(stated[name], live.get(names[name])))
-    queues = _queues(probe, names, whole=frozenset(names[name] for name in whole))
+    rivals = _rivals(probe, live) if probe is not None else {}
+    queues = _queues(probe, names, whole=frozenset(names[name] for name in whole), rivals=rivals)
     governs = {name: each.qos for name, each in live.items() if each.qos}
     nodes = _nodes_by_partition(profile, probe, names, whole=whole)
     return PreparedSystem(
@@ -293,8 +296,49 @@ _Parts = Mapping[str, Mapping[str | None, str]]
 """Of nodes with several pools: the name each further pool is listed by, by the node and its GPUs' type."""
 
 
+_Rivals = Mapping[str, Sequence[tuple[str, int]]]
+"""By partition: those that its waiting jobs contend with for the same nodes, and by how many tiers theirs is
+the lower one."""
+
+
+def _rivals(probe: Probe, live: Mapping[str, Partition]) -> _Rivals:
+    """Return where jobs of each partition contend: on exactly its nodes, in partitions of no higher tier."""
+    nodes: dict[str, set[str]] = {}
+    for node in probe.nodes:
+        for theirs in node.partitions:
+            nodes.setdefault(theirs, set()).add(node.name)
+    tiers = {
+        name: each.priority_tier
+        for name, each in live.items()
+        if each.priority_tier is not None and each.state == "up" and name in nodes
+    }
+    return {
+        name: tuple(
+            (other, tier - below)
+            for other, below in tiers.items()
+            if other != name and below <= tier and nodes[other] == nodes[name]
+        )
+        for name, tier in tiers.items()
+    }
+
+
+def _contending(probe: Probe, rivals: _Rivals) -> dict[str, list[PendingShare]]:
+    """Return the eligible waiting jobs that each partition's own contend with, as its queue sees them."""
+    found: dict[str, list[PendingShare]] = {}
+    for job in probe.jobs if any(rivals.values()) else ():
+        if job.state is not JobState.QUEUED or not job.is_eligible:
+            continue
+        seen = {other: tiers for theirs in job.partitions for other, tiers in rivals.get(theirs, ())}
+        for other in seen.keys() - {*job.partitions}:
+            share, tiers = _pending(job), seen[other]
+            if tiers:
+                share = replace(share, priority=(share.priority or 0) + tiers * TIER)
+            found.setdefault(other, []).append(share)
+    return found
+
+
 def _queues(
-    probe: Probe | None, names: Mapping[str, str], *, whole: frozenset[str]
+    probe: Probe | None, names: Mapping[str, str], *, whole: frozenset[str], rivals: _Rivals
 ) -> dict[str, PartitionQueue]:
     """Return each partition's queue, by our names; entries of one scheduler partition share it."""
     if probe is None:
@@ -307,6 +351,7 @@ def _queues(
         if len(node.gpus) > 1
     }
     beside: dict[str, list[RunningShare]] = {theirs: [] for theirs in running}
+    contending = _contending(probe, rivals)
     offered = {node.name: frozenset(node.partitions) & running.keys() for node in probe.nodes}
     for job in probe.jobs:
         for theirs in job.partitions:
@@ -326,6 +371,7 @@ def _queues(
             tuple(pending[theirs]),
             is_visible=probe.jobs_visible,
             beside=tuple(beside[theirs]),
+            rivals=tuple(contending.get(theirs, ())),
         )
         for theirs in running
     }
@@ -337,14 +383,25 @@ def _groups(probe: Probe, governs: Mapping[str, str]) -> dict[str, QosJobs]:
     found: dict[str, QosJobs] = {}
     for job in probe.jobs:
         words = {job.qos, *(governs.get(theirs) for theirs in job.partitions)}
-        held_back = job.is_eligible or job.reason.startswith(_GROUP_REASONS)
         for qos in words - {None}:
-            jobs = found.setdefault(qos or "", QosJobs())
-            if job.state in HOLDING:
-                jobs.running.append(_running(job, {}))
-            elif job.state is JobState.QUEUED and held_back:
-                jobs.waiting.append(replace(_pending(job), is_eligible=True))
+            _count_in(found.setdefault(qos or "", QosJobs()), job)
     return found
+
+
+def jobs_of_account(probe: Probe, account: str) -> QosJobs:
+    """Return the jobs that share the limits of an account; accounting keeps its name in lower case."""
+    found = QosJobs()
+    for job in probe.jobs:
+        if job.account is not None and job.account.lower() == account.lower():
+            _count_in(found, job)
+    return found
+
+
+def _count_in(jobs: QosJobs, job: QueueJob) -> None:
+    if job.state in HOLDING:
+        jobs.running.append(_running(job, {}))
+    elif job.state is JobState.QUEUED and (job.is_eligible or job.reason.startswith(_GROUP_REASONS)):
+        jobs.waiting.append(replace(_pending(job), is_eligible=True))
 
 
 def _running(job: QueueJob, parts: _Parts) -> RunningShare:
@@ -375,6 +432,7 @@ def _pending(job: QueueJob) -> PendingShare:
         submit_at=job.submit_at,
         is_eligible=job.is_eligible and job.state is JobState.QUEUED,
         count=job.array_pending,
+        at_once=job.array_throttle or None,
         capped=None if job.is_eligible else cap_of(job.reason),
         job_id=job.job_id,
     )

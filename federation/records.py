@@ -3,7 +3,14 @@
 from fnmatch import fnmatchcase
 
 from federation.circuit import sentence
-from federation.merge import HOLDING, PreparedPartition, PreparedSystem, QosJobs, is_exclusive
+from federation.merge import (
+    HOLDING,
+    PreparedPartition,
+    PreparedSystem,
+    QosJobs,
+    is_exclusive,
+    jobs_of_account,
+)
 from federation.profile import ProfileDocument
 from federation.types import Access, GroupLimit, Health, ResourceRecord, Standing, UserLimits
 from providers.types import Association, JobState, Limits, Partition, Probe, Qos
@@ -11,10 +18,12 @@ from providers.types import Association, JobState, Limits, Partition, Probe, Qos
 
 def records(prepared: PreparedSystem, access: Access, standing: Standing) -> tuple[ResourceRecord, ...]:
     """Return one record per partition and account of this user, in the order of their names."""
+    accounts = _accounts(access)
+    held = {account: _jobs_of(prepared.probe, access, account) for account in accounts}
     found = [
-        _record(prepared, partition, account, access, standing)
+        _record(prepared, partition, account, access, standing, held=held[account])
         for partition in prepared.partitions
-        for account in _accounts(access)
+        for account in accounts
     ]
     return tuple(sorted(found, key=lambda record: record.key))
 
@@ -34,9 +43,12 @@ def _record(
     account: str | None,
     access: Access,
     standing: Standing,
+    *,
+    held: QosJobs,
 ) -> ResourceRecord:
     profile, declared, live = prepared.profile, partition.profile, partition.live
     association = _association(access, account, partition.scheduler_name)
+    shared = _shared_by(f"account {account}", association.group, held) if association else None
     qos = (
         declared.scheduler_qos
         or declared.qos
@@ -72,7 +84,7 @@ def _record(
         limits=limits,
         own_priority=_own_priority(prepared.probe, access, partition, association=association, qos=qos),
         user=access.remote_user,
-        groups=_groups(prepared, partition, access, qos=qos),
+        groups=(*_groups(prepared, partition, access, qos=qos), *_of_account(partition, shared)),
         maintenance=partition.maintenance,
         containers=profile.containers,
         software=profile.software or {},
@@ -195,6 +207,8 @@ def _limits(
         per_user.append(association.limits)
     per_job = [rule.per_job for rule in rules]
     groups = [rule.group for rule in rules]  # no job may ask for more than all of them may hold
+    if association:
+        groups.append(association.group)
     submitted, running, gpus = _own_use(prepared.probe, access.remote_user, partition.scheduler_name)
     policy, declared = prepared.profile.policy, partition.profile
     return UserLimits(
@@ -226,24 +240,43 @@ def _groups(
     names = {name for name in (qos, partition.live.qos if partition.live else None) if name}
     found = []
     for rule in access.qos:
-        most = rule.group
         if rule.name not in names or not partition.queue.is_visible:
             continue
-        if {most.max_jobs, most.max_gpus, most.max_cpus, most.max_nodes} == {None}:
-            continue
-        jobs = prepared.groups.get(rule.name, QosJobs())
-        found.append(
-            GroupLimit(
-                qos=rule.name,
-                max_jobs=most.max_jobs,
-                max_gpus=most.max_gpus,
-                max_cpus=most.max_cpus,
-                max_nodes=most.max_nodes,
-                running=tuple(jobs.running),
-                waiting=tuple(jobs.waiting),
-            )
-        )
+        limit = _shared_by(rule.name, rule.group, prepared.groups.get(rule.name, QosJobs()))
+        if limit is not None:
+            found.append(limit)
     return tuple(found)
+
+
+def _of_account(partition: PreparedPartition, shared: GroupLimit | None) -> tuple[GroupLimit, ...]:
+    """Return the limit that our jobs would share with everybody under the same account, if there is one."""
+    return () if shared is None or not partition.queue.is_visible else (shared,)
+
+
+def _jobs_of(probe: Probe | None, access: Access, account: str | None) -> QosJobs:
+    """Return the jobs of an account that has limits of its own, or of one above it; none for others.
+
+    What other accounts hold under the one above is not counted.
+    """
+    limited = any(
+        _same(each.account, account) and each.group != Limits() for each in access.associations or ()
+    )
+    return jobs_of_account(probe, account) if limited and probe is not None and account else QosJobs()
+
+
+def _shared_by(name: str, most: Limits, jobs: QosJobs) -> GroupLimit | None:
+    """Return what jobs may hold together; None where nothing bounds it."""
+    if {most.max_jobs, most.max_gpus, most.max_cpus, most.max_nodes} == {None}:
+        return None
+    return GroupLimit(
+        qos=name,
+        max_jobs=most.max_jobs,
+        max_gpus=most.max_gpus,
+        max_cpus=most.max_cpus,
+        max_nodes=most.max_nodes,
+        running=tuple(jobs.running),
+        waiting=tuple(jobs.waiting),
+    )
 
 
 def _own_use(probe: Probe | None, user: str | None, partition: str) -> tuple[int, int, int]:

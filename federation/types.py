@@ -101,6 +101,8 @@ class PendingShare:
     count: int = 1
     capped: Cap | None = None
     """Which limit of its own user holds it back; its turn comes when jobs of theirs end."""
+    at_once: int | None = None
+    """How many of `count` may run together, as its user throttled the array; None = all."""
     job_id: str | None = None
     """The scheduler's, so that a waiting job of ours can be told from those it waits behind."""
 
@@ -115,6 +117,9 @@ class PartitionQueue:
     """False where the site hides other users' jobs: then the tuples say nothing."""
     beside: tuple[RunningShare, ...] = ()
     """Jobs that run in other partitions on nodes of this one: they hold them, and are not of its queue."""
+    rivals: tuple[PendingShare, ...] = ()
+    """Eligible jobs that wait in other partitions for exactly these nodes and are served with this queue, by
+    priority; those of a higher tier before all others, which their priority says."""
 
     @property
     def running_count(self) -> int:
@@ -155,9 +160,13 @@ class UserLimits:
 
 @dataclass(frozen=True, slots=True)
 class GroupLimit:
-    """What all jobs under one QoS may hold at once, whoever they are of; None = no limit. It only delays."""
+    """What all jobs under one QoS or account may hold at once, whoever they are of; None = no limit.
+
+    It only delays.
+    """
 
     qos: str
+    """Its name; `account NAME` for an account's."""
     max_jobs: int | None = None
     max_gpus: int | None = None
     max_cpus: int | None = None

@@ -63,7 +63,10 @@ class PlanCache:
             limits.running_jobs,
             limits.max_gpus_per_user,
             limits.gpus_in_use,
-            tuple((group.qos, group.max_jobs, group.max_gpus) for group in record.groups),
+            tuple(
+                (group.qos, group.max_jobs, group.max_gpus, group.max_cpus, group.max_nodes)
+                for group in record.groups
+            ),
             now,
         )
         found = self._plans.get(key)

@@ -24,7 +24,7 @@ from orchestrator.placement.occupancy import (
     memory_of,
 )
 from orchestrator.placement.timeline import Need, Timeline
-from orchestrator.placement.turns import HeldBack, Turns
+from orchestrator.placement.turns import HeldBack, Lanes, Turns
 
 DEPTH = 300
 """Waiting jobs that are planned one by one."""
@@ -175,11 +175,12 @@ def build_outlook(
     ends = ends_of(record, at, model)
     limits, means = build(record, kinds, now=at, running=holding, ends=ends)
     own = own_priority(record, now=at)
-    jobs, ahead = jobs_ahead(queue.pending, own, DEPTH)
+    jobs, ahead = jobs_ahead((*queue.pending, *queue.rivals), own, DEPTH)
+    lanes = Lanes(), Lanes()
     for job in jobs:
         need, (limit_s, run_s) = _need_of_pending(job, kinds), lasting(job, record, model)
-        limits.reserve(need, limit_s)
-        means.reserve(need, run_s)
+        lanes[0].reserve(limits, job, need, limit_s)
+        lanes[1].reserve(means, job, need, run_s)
     held_back = _held_back(record, (limits, means), kinds, own=own, ends=ends, model=model)
     limits.settle()
     means.settle()

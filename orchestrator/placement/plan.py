@@ -117,9 +117,9 @@ class PartitionPlan:
         waits = []
         for ends in (sorted((e.limits_s, e.gpus) for e in held), sorted((e.means_s, e.gpus) for e in held)):
             after = earliest
-            if limits.max_running_jobs is not None and len(ends) >= limits.max_running_jobs:
-                surplus = len(ends) - max(limits.max_running_jobs, 1)
-                after = max(after, ends[surplus][0])
+            most = None if limits.max_running_jobs is None else max(limits.max_running_jobs, 1)
+            if most is not None and len(ends) >= most:
+                after = max(after, ends[len(ends) - most][0])
             if limits.max_gpus_per_user is not None:
                 after = max(after, _gpus_free_at(ends, limits.max_gpus_per_user - layout.gpus))
             waits.append(after)

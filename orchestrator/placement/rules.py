@@ -254,8 +254,9 @@ def wall_time(asked: Asked, layout: Layout | None) -> list[Rejection]:
     caps = [cap for cap in (record.max_walltime_s, record.limits.max_walltime_s) if cap is not None]
     place = f"{record.system}/{record.partition}"
     if caps and wanted > min(caps):
-        remedy = f"{place} runs jobs for at most {min(caps)} s; lower walltime_s.min from {wanted} s."
-        found.append(rejection("wall_time_over_limit", required=wanted, observed=min(caps), remedy=remedy))
+        most = max(0, min(caps))
+        remedy = f"{place} runs jobs for at most {most} s; lower walltime_s.min from {wanted} s."
+        found.append(rejection("wall_time_over_limit", required=wanted, observed=most, remedy=remedy))
     if layout is not None and closes_too_soon(layout, record, now=asked.now):
         first = min(window.start_at for window in record.maintenance if _is_ahead(window.end_at, asked.now))
         left_s = max(0, int((first - asked.now) / timedelta(seconds=1)))
@@ -271,7 +272,12 @@ def _is_ahead(end_at: datetime | None, now: datetime) -> bool:
 def user_limits(asked: Asked, layout: Layout | None) -> list[Rejection]:
     """Reject what the site would not accept from this user; limits on running jobs only delay."""
     record, limits, found = asked.record, asked.record.limits, []
-    if limits.max_submit_jobs is not None and limits.submitted_jobs >= limits.max_submit_jobs:
+    running = [limits.max_running_jobs, *(group.max_jobs for group in record.groups)]
+    if any(most is not None and most < 1 for most in (limits.max_submit_jobs, *running)):
+        place = f"{record.system}/{record.partition}"
+        remedy = f"{place} admits no job under this account and QoS; use others, or another partition."
+        found.append(rejection("max_jobs", required=1, observed=0, remedy=remedy))
+    elif limits.max_submit_jobs is not None and limits.submitted_jobs >= limits.max_submit_jobs:
         remedy = f"You have {limits.submitted_jobs} of {limits.max_submit_jobs} jobs there; let some end."
         found.append(
             rejection(
@@ -288,7 +294,7 @@ def user_limits(asked: Asked, layout: Layout | None) -> list[Rejection]:
     }
     words = {"max_gpus": "GPUs", "max_nodes": "nodes", "qos_limit": "CPUs"}
     for code in limit_codes(layout, record):
-        most = min(bound for bound in allowed[code] if bound is not None)
+        most = max(0, min(bound for bound in allowed[code] if bound is not None))
         remedy = f"{record.system} lets you use {most} {words[code]} at once; ask for {most} or fewer."
         found.append(rejection(code, required=asked_for[code], observed=most, remedy=remedy))
     return found

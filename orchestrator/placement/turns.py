@@ -3,10 +3,13 @@
 Such a job is not ahead of us now: the scheduler reserves nothing for it, and ours may start before its turn
 whatever comes then. Once its turn has come it takes what is free before us, where its priority is higher. The
 limit itself is not told for others; what the user holds while it binds stands for it.
+
+A user may also throttle an array: so many of its tasks run together, and the next begins when one ends.
 """
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from heapq import heappop, heappush
 
 from federation.held_back import Cap
 from federation.types import PendingShare, RunningShare
@@ -51,6 +54,25 @@ class HeldBack:
     def fork(self) -> "HeldBack":
         """Return a copy that can be reserved without changing this one."""
         return HeldBack(self.limits.fork(), self.means.fork(), self.first)
+
+
+class Lanes:
+    """One picture of the tasks of throttled arrays: of one array, no more than it admits run together.
+
+    Its tasks that run already are not told from other jobs; they are taken to be none.
+    """
+
+    def __init__(self) -> None:
+        """Start with no task planned."""
+        self._ends: dict[int, list[int]] = {}
+
+    def reserve(self, picture: Timeline, job: PendingShare, need: Need, lasts_s: int) -> None:
+        """Give a job, or one more task of its array, its earliest window."""
+        ends = self._ends.setdefault(id(job), [])
+        is_full = job.at_once is not None and len(ends) >= job.at_once
+        start_s = picture.reserve(need, lasts_s, after_s=heappop(ends) if is_full else 0)
+        if job.at_once is not None and start_s is not None:
+            heappush(ends, start_s + lasts_s)
 
 
 class Turns:

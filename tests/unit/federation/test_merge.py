@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from federation.merge import PreparedPartition, PreparedSystem, prepare
+from federation.merge import TIER, PreparedPartition, PreparedSystem, prepare
 from federation.shown import figures
 from federation.types import Maintenance, NodeView
-from providers.types import GpuPool, JobState, Node, Reservation
+from providers.types import GpuPool, JobState, Node, Partition, Reservation
 from tests.unit.federation.values import NOW, a_job, a_node, a_partition, a_probe, a_profile
 
 
@@ -311,6 +311,39 @@ def test_what_runs_in_another_partition_on_the_same_node_is_beside_and_not_of_th
     assert [share.node_names for share in found["gpu"].queue.beside] == [("n1",), ("n1", "n3"), ("n1",)]
     assert [share.node_names for share in found["cpu"].queue.beside] == [("n1",)]
     assert found["gpu"].queue.running_count == 1
+
+
+def test_who_waits_for_the_same_nodes_elsewhere_is_served_with_the_queue_by_tier_and_priority() -> None:
+    shared = ("gpu", "quick", "idle", "down")
+    nodes = (a_node("n1", partitions=shared), a_node("n2", partitions=(*shared, "part")))
+    live = (
+        a_partition(priority_tier=2),
+        a_partition("quick", priority_tier=5),
+        a_partition("idle", priority_tier=1),
+        a_partition("down", priority_tier=9, state="down"),
+        a_partition("part", priority_tier=9),
+    )
+    waits: dict[str, Any] = {"state": JobState.QUEUED, "priority": 7}
+    jobs = (
+        a_job("1", **waits),
+        a_job("2", partitions=("quick",), **waits),
+        a_job("3", partitions=("idle",), **waits),
+        a_job("4", partitions=("down",), **waits),
+        a_job("5", partitions=("part",), **waits),
+        a_job("6", partitions=("quick",), is_eligible=False, **waits),
+        a_job("7", partitions=("gpu", "quick"), **waits),
+        a_job("8", partitions=("quick",)),
+    )
+
+    def rivals(*table: Partition) -> list[tuple[str | None, int | None]]:
+        queue = _named(prepare(a_profile(), a_probe(*nodes, jobs=jobs), table))["gpu"].queue
+        assert queue.pending_count == 2, "they are not of its queue"
+        return [(job.job_id, job.priority) for job in queue.rivals]
+
+    assert rivals(*live) == [("2", 7 + 3 * TIER)]
+    assert rivals(live[0], a_partition("idle", priority_tier=2)) == [("3", 7)]
+    assert rivals(live[0], a_partition("quick", priority_tier=None)) == []
+    assert rivals() == []
 
 
 def test_a_job_that_a_limit_of_its_user_holds_back_says_which() -> None:

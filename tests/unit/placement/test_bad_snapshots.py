@@ -5,7 +5,7 @@ ages until its system is stale. A figure that is not known, or makes no sense, i
 stand-in. A place that could never run the work is rejected with the reason.
 """
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from datetime import timedelta
 from time import perf_counter
 from typing import Any
@@ -22,6 +22,7 @@ from federation.types import (
     ResourceRecord,
     RunningShare,
     Standing,
+    UserLimits,
 )
 from orchestrator.placement.model import PlacementModel
 from orchestrator.placement.outlook import DEPTH, UNLIMITED_S
@@ -143,6 +144,25 @@ def test_a_waiting_job_with_no_sensible_limit_is_planned_at_the_partitions(limit
     found = estimated(full(running("n1", "n2"), waiting=ahead, own_priority=50, max_walltime_s=10_000))
 
     assert found.wait.plan_limits_s == 3600 + 10_000
+
+
+LIMITS = [each.name for each in fields(UserLimits)]
+
+
+@pytest.mark.parametrize("name", LIMITS)
+@pytest.mark.parametrize("value", [0, -1, -1000, 1 << 60])
+def test_a_limit_of_ours_that_makes_no_sense_is_kept_to_and_never_breaks_a_decision(
+    name: str, value: int
+) -> None:
+    odd = UserLimits(**{name: value})
+    counts_up = name in {"submitted_jobs", "running_jobs", "gpus_in_use"}
+    alone, crowd = record(limits=odd), full(running("n1", "n2", user="alice"), limits=odd, user="alice")
+
+    for view in (alone, crowd):
+        decision = decided(view)
+        rejected = decision.candidates[0].rejections
+        assert (decision.result == "placed") is (counts_up or value > 0)
+        assert not any("-" in str(found.observed) for found in rejected)
 
 
 # --- jobs in the past --------------------------------------------------------------------------------

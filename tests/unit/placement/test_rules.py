@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from federation.types import ChargeRule, Health, Maintenance, ResourceRecord, UserLimits
+from federation.types import ChargeRule, GroupLimit, Health, Maintenance, ResourceRecord, UserLimits
 from orchestrator.envelope.types import Accelerator, Container, Envelope, Policy, Software
 from orchestrator.placement.capacity import node_kinds
 from orchestrator.placement.rules import Asked, failures
@@ -140,6 +140,9 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any], list[tuple[str, Any, Any]
         {},
         [("max_jobs", 3, 2)],
     ),
+    ("no job may run", {"limits": replace(NO_LIMITS, max_running_jobs=0)}, {}, [("max_jobs", 1, 0)]),
+    ("no job may be submitted", {"limits": replace(NO_LIMITS, max_submit_jobs=0)}, {}, [("max_jobs", 1, 0)]),
+    ("no job of the group", {"groups": (GroupLimit("ai", max_jobs=0),)}, {}, [("max_jobs", 1, 0)]),
     ("running jobs only delay", {"limits": replace(NO_LIMITS, max_running_jobs=1, running_jobs=1)}, {}, []),
     (
         "GPUs per job",

@@ -11,7 +11,7 @@ from orchestrator.envelope.types import Range
 from orchestrator.placement.cache import PlanCache
 from orchestrator.placement.place import place, reserve
 from orchestrator.placement.types import Estimates
-from providers.types import JobState, Limits, Qos
+from providers.types import Association, JobState, Limits, Qos
 from tests.property.placement.views import MODEL, NOW, envelope, pending, record, running
 from tests.unit.federation.values import a_job, a_node, a_partition, a_probe, a_profile
 
@@ -90,3 +90,44 @@ def test_the_jobs_of_a_qos_are_found_wherever_they_run_and_more_than_all_may_hol
     assert [job.is_eligible for job in group.waiting] == [True]
     assert (found["gpu"].limits.max_gpus_per_job, found["cpu"].limits.max_gpus_per_job) == (6, None)
     assert found["cpu"].groups == ()
+
+
+def test_the_jobs_of_an_account_share_its_limits_wherever_they_run() -> None:
+    elsewhere: dict[str, Any] = {"partitions": ("cpu",), "gpus": 2, "node_names": ("cn001",)}
+    jobs = (
+        a_job("1", account="ABC", user="bob", walltime_s=7200, start_at=NOW, **elsewhere),
+        a_job("2", account="other", **elsewhere),
+        a_job("3", account="abc", state=JobState.QUEUED, reason="AssocGrpGRES", is_eligible=False),
+        a_job("4", account="abc", state=JobState.QUEUED, reason="JobHeldUser", is_eligible=False),
+    )
+    live = (a_partition(), a_partition("cpu"))
+    probe = a_probe(a_node(), jobs=jobs, partitions=live, taken_at=NOW)
+    associations = (
+        Association(account="abc", user="alice", group=Limits(max_gpus=2)),
+        Association(account="free", user="alice"),
+    )
+    access = Access(is_connected=True, remote_user="alice", associations=associations)
+    standing = Standing(health=Health.ONLINE, snapshot_id="snap_1", observed_at=NOW)
+
+    found = {
+        (each.partition, each.account): each
+        for each in records(prepare(a_profile(), probe, live), access, standing)
+    }
+
+    view = replace(found["gpu", "abc"], access_denied=None)
+    (group,) = view.groups
+    assert (group.qos, group.max_gpus, len(group.running), len(group.waiting)) == ("account abc", 2, 1, 1)
+    assert (view.limits.max_gpus_per_job, found["gpu", "free"].limits.max_gpus_per_job) == (2, None)
+    assert found["gpu", "free"].groups == ()
+    alone = replace(view, groups=(replace(group, waiting=()),))
+    assert estimated(alone).wait.plan_limits_s == 7200
+    assert estimated(replace(found["gpu", "free"], access_denied=None)).wait.plan_limits_s == 0
+
+
+def test_plans_of_one_outlook_differ_by_every_limit_that_is_shared() -> None:
+    held = replace(running("other", ends_in_s=900), gpus_per_node=0, cpus_per_node=60)
+    tight = record(groups=(GroupLimit("ai", max_cpus=64, running=(held,)),), own_priority=50)
+    loose = replace(tight, account="xyz", groups=(replace(tight.groups[0], max_cpus=640),))
+    cache = PlanCache()
+
+    assert [estimated(view, cache).wait.plan_limits_s for view in (tight, loose)] == [900, 0]

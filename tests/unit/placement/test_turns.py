@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from federation.held_back import cap_of
+from federation.merge import TIER
 from federation.types import PartitionQueue, PendingShare, ResourceRecord
 from orchestrator.placement.model import PlacementModel
 from orchestrator.placement.outlook import build_outlook
@@ -84,3 +85,28 @@ def test_who_is_held_back_is_nobody_ahead_while_something_else_is_free() -> None
 )
 def test_the_limits_that_give_a_turn_back(reason: str, cap: str | None) -> None:
     assert cap_of(reason) == cap
+
+
+def test_a_throttled_array_before_ours_takes_so_many_nodes_at_once() -> None:
+    shares = tuple(running(name, ends_in_s=1000) for name in ("n1", "n2"))
+    nodes = (busy("n1"), busy("n2"))
+
+    def starts(array: PendingShare) -> int | None:
+        queue = PartitionQueue(running=shares, pending=(array,))
+        return basis(record(nodes=nodes, queue=queue, own_priority=50)).plan_limits_s
+
+    tasks = pending(count=4, walltime_s=3600)
+    assert starts(tasks) == 8200, "two at a time, twice"
+    assert starts(replace(tasks, at_once=1)) == 1000, "one at a time, and the other node is for ours"
+    assert starts(replace(tasks, at_once=9)) == 8200
+
+
+def test_a_job_of_a_higher_tier_on_the_same_nodes_comes_before_ours_and_one_of_lower_priority_after() -> None:
+    def starts(*rivals: PendingShare) -> tuple[int | None, bool | None]:
+        view = two()
+        found = basis(replace(view, queue=replace(view.queue, rivals=rivals)))
+        return found.plan_limits_s, found.somebody_ahead
+
+    assert starts() == (1000, False)
+    assert starts(pending(priority=10 + TIER)) == (4600, True)
+    assert starts(pending(priority=10)) == (1000, False)
