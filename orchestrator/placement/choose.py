@@ -96,9 +96,10 @@ def grid(seconds: int) -> int:
 def misses(envelope: Envelope, layout: Layout, estimates: ShapeTimes, *, now: datetime) -> int:
     """Return how many promises a shape would break: to end within its wall time, and by the deadline.
 
-    The deadline is missed when the p90 completion passes it.
+    The environment is prepared within the wall time. The deadline is missed when the p90 completion passes
+    it.
     """
-    overruns = estimates.runtime_s > layout.walltime_s
+    overruns = estimates.preparation_s + estimates.runtime_s > layout.walltime_s
     deadline = envelope.deadline_at
     late = deadline is not None and now + timedelta(seconds=estimates.completion_p90_s) > deadline
     return int(overruns) + int(late)
@@ -108,8 +109,10 @@ def _score(aim: Aim, estimates: ShapeTimes, completion: int) -> Decimal:
     if aim.objective == "lowest_charge":
         return estimates.charge.amount
     if aim.objective == "soonest_start":
-        wait = estimates.wait_s.p90 if aim.risk_averse else estimates.wait_s.p50
-        return Decimal(grid(wait + estimates.transfer_s + estimates.dispatch_s))
+        ends_s, runs_s = estimates.completion_s, estimates.runtime_s
+        if aim.risk_averse:
+            ends_s, runs_s = estimates.completion_p90_s, estimates.runtime_p90_s
+        return Decimal(grid(ends_s - estimates.preparation_s - runs_s))
     return Decimal(completion)
 
 

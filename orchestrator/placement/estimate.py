@@ -64,6 +64,7 @@ def wait_for(
     else:
         wait_class = WaitClass.PLANNED
         p50 = sqrt(max(limits_s, 1) * max(means_s, 1))
+    if limits_s is not None and means_s is not None:
         floor_s = max(limits_s, means_s)
     widened = 1 + age_s / AGE_DOUBLES_P90_S
     p90 = max(p50 * model.p90_factor(*place, wait_class), floor_s) * widened

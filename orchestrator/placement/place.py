@@ -146,7 +146,7 @@ def reserve(
         record,
         chosen.shape,
         envelope=envelope,
-        runtime_s=chosen.estimates.runtime_s,
+        runtime_s=chosen.estimates.runtime_s + chosen.estimates.preparation_s,
         amount=chosen.estimates.charge.amount,
         is_own=is_own,
     )
@@ -221,9 +221,10 @@ def _warnings(question: Question, options: list[Option]) -> list[str]:
     found = []
     if options and options[0].key[0]:
         best = options[0]
-        if best.estimates.runtime_s > best.layout.walltime_s:
+        lasts_s = best.estimates.preparation_s + best.estimates.runtime_s
+        if lasts_s > best.layout.walltime_s:
             found.append(
-                f"The expected runtime of {best.estimates.runtime_s} s exceeds the wall time of "
+                f"The expected runtime of {lasts_s} s exceeds the wall time of "
                 f"{best.layout.walltime_s} s on every feasible candidate; the job may be ended early."
             )
         deadline = question.envelope.deadline_at

@@ -35,6 +35,7 @@ from tests.property.placement.sharing import (
     kept_plans_equal_fresh_ones,
 )
 from tests.property.placement.turning import (
+    a_throttled_array_leaves_the_rest_free,
     a_turn_is_taken_before_ours,
     lengths,
     partitions,
@@ -101,6 +102,16 @@ def only_feasible_is_chosen(request: Envelope, views: list[ResourceRecord]) -> N
     ]
     assert len(holding) >= shape.nodes
     assert shape.gpus % shape.nodes == 0
+
+
+def nine_of_ten_waits_last_to_the_later_plan(request: Envelope, views: list[ResourceRecord]) -> None:
+    """Whichever plan says now: who avoids risk goes by the worse of the two."""
+    for each in decide(request, views).candidates:
+        if each.estimates is None or each.estimates.wait.plan_limits_s is None:
+            continue
+        wait = each.estimates.wait
+        assert each.estimates.wait_s.p90 >= max(wait.plan_limits_s or 0, wait.plan_means_s or 0)
+        assert each.estimates.completion_p90_s >= each.estimates.completion_s
 
 
 def size_stays_in_bounds(request: Envelope, views: list[ResourceRecord]) -> None:
@@ -297,6 +308,7 @@ CHOICE = [
         unschedulable_tells_what_would_help,
         accounts_are_judged_as_if_alone,
         a_decision_is_a_valid_value,
+        nine_of_ten_waits_last_to_the_later_plan,
     )
 ]
 PLAN = [
@@ -321,5 +333,8 @@ TURNS = [
         who_is_held_back_delays_nothing_before_their_turn,
         what_is_reserved_is_taken_from_both_pictures,
     )
-] + [Invariant(a_turn_is_taken_before_ours, (lengths, lengths, requests))]
+] + [
+    Invariant(a_turn_is_taken_before_ours, (lengths, lengths, requests)),
+    Invariant(a_throttled_array_leaves_the_rest_free, (st.integers(1, 40), st.integers(1, 5), lengths)),
+]
 INVARIANTS = {each.name: each for each in CHOICE + PLAN + KEPT + TURNS}

@@ -25,7 +25,7 @@ from orchestrator.placement import (
     turns,
     types,
 )
-from tests.property.placement.views import bounds, envelope, record
+from tests.property.placement.views import bounds, envelope, now_by_limits_alone, record
 
 
 @dataclass(frozen=True)
@@ -167,6 +167,26 @@ def _random_answer(_healthy: Any) -> Any:
         return str(len(calls))
 
     return digest_of
+
+
+def _first_tasks_only(healthy: Any) -> Any:
+    def ahead(*args: Any) -> Any:
+        jobs, number = healthy(*args)
+        most = next((job.at_once for job in jobs if job.at_once), len(jobs))
+        return jobs[:most], number
+
+    return ahead
+
+
+def _no_floor(healthy: Any) -> Any:
+    """Leave out what the slower plan says where the other one says now."""
+
+    def wait_for(*args: Any, **named: Any) -> Any:
+        wait, basis = healthy(*args, **named)
+        is_now = basis.wait_class in ("certain", "risky")
+        return (type(wait).made(p50=wait.p50, p90=wait.p50) if is_now else wait), basis
+
+    return wait_for
 
 
 def _free(healthy: Any) -> Any:
@@ -456,5 +476,27 @@ MUTANTS = [
         "_pictures",
         lambda healthy: lambda self, *given: list(healthy(self, *given))[:2],
         "what_is_reserved_is_taken_from_both_pictures",
+    ),
+    Mutant(
+        "throttles are not heeded",
+        turns.Lanes,
+        "reserve",
+        lambda _h: lambda _self, picture, _job, need, lasts_s: picture.reserve(need, lasts_s),
+        "a_throttled_array_leaves_the_rest_free",
+    ),
+    Mutant(
+        "a throttled array is planned for its first tasks only",
+        outlook,
+        "jobs_ahead",
+        _first_tasks_only,
+        "a_throttled_array_leaves_the_rest_free",
+    ),
+    Mutant(
+        "p90 follows the plan that says now",
+        judge,
+        "wait_for",
+        _no_floor,
+        "nine_of_ten_waits_last_to_the_later_plan",
+        witness=(envelope(), [now_by_limits_alone()]),
     ),
 ]

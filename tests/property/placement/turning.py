@@ -99,3 +99,20 @@ def what_is_reserved_is_taken_from_both_pictures(view: ResourceRecord, need: Nee
     assert end[0] == first + lasts_s
     assert second is not None
     assert second >= end[0]
+
+
+def a_throttled_array_leaves_the_rest_free(count: int, at_once: int, lasts_s: int) -> None:
+    """Of its tasks, a node each, no more run together, one after the other until the last has ended."""
+    array = pending(count=count, at_once=at_once, walltime_s=lasts_s)
+    idle = record(
+        nodes=tuple(node(f"n{index}") for index in range(6)),
+        queue=PartitionQueue(pending=(array,)),
+        own_priority=10,
+    )
+    outlook, whole = _outlook(idle), Need(nodes=1, cpus=64, memory_mib=0, gpus=4)
+    together, rounds = min(count, at_once), -(-count // at_once)
+
+    assert outlook.ahead == count
+    assert outlook.starts(replace(whole, nodes=6 - together), 60, after=(0, 0))[0] == 0
+    assert outlook.starts(replace(whole, nodes=7 - together), 60, after=(0, 0))[0] != 0
+    assert outlook.starts(replace(whole, nodes=6), 60, after=(0, 0))[0] == rounds * lasts_s

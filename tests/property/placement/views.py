@@ -108,6 +108,16 @@ def busy(name: str, **changes: Any) -> NodeView:
     return node(name, cpus_free=0, memory_free_mib=0, gpus_free=0, **changes)
 
 
+def now_by_limits_alone(system: str = "delta", **changes: Any) -> ResourceRecord:
+    """Return a place where an hour fits before a wide job ahead of ours, unless jobs end early as usual.
+
+    By limits the wide job begins in 5400 s, and ours now; by means it takes both nodes from 2700 to 4500 s.
+    """
+    wide = pending(nodes=2, cpus=128, gpus=8)
+    queue = PartitionQueue(running=(running("n1", ends_in_s=5400),), pending=(wide,))
+    return record(system, nodes=(busy("n1"), node("n2")), queue=queue, own_priority=50, **changes)
+
+
 # --- strategies ----------------------------------------------------------------------------------
 
 

@@ -26,7 +26,18 @@ from orchestrator.placement.model import PlacementModel, RuntimeSample, SpeedSam
 from orchestrator.placement.outlook import rounded_s
 from orchestrator.placement.place import place
 from orchestrator.placement.types import Decision, Estimates, WaitClass
-from tests.property.placement.views import MODEL, NOW, bounds, busy, envelope, node, pending, record, running
+from tests.property.placement.views import (
+    MODEL,
+    NOW,
+    bounds,
+    busy,
+    envelope,
+    node,
+    now_by_limits_alone,
+    pending,
+    record,
+    running,
+)
 
 
 def estimates(
@@ -80,6 +91,13 @@ def test_a_planned_wait_is_the_geometric_mean_of_both_plans() -> None:
     # limit 6000 s, 600 s used; half of the rest is 2700 s
     assert (found.wait.plan_limits_s, found.wait.plan_means_s) == (5400, 2700)
     assert (found.wait_s.p50, found.wait_s.p90) == (3819, 5728)
+
+
+def test_where_one_plan_alone_says_now_nine_of_ten_wait_as_long_as_the_other_says() -> None:
+    found = estimates(now_by_limits_alone())
+
+    assert (found.wait.plan_limits_s, found.wait.plan_means_s) == (0, 4500)
+    assert (found.wait.wait_class, found.wait_s.p50, found.wait_s.p90) == (WaitClass.RISKY, 40, 4500)
 
 
 def test_learned_runtimes_of_the_user_shorten_the_second_plan() -> None:

@@ -8,12 +8,32 @@ from typing import Any
 import pytest
 
 from federation.types import ChargeRule, Health, PartitionQueue, ResourceRecord, UserLimits
-from orchestrator.envelope.types import Accelerator, Envelope, Policy, Runtime, Scaling
+from orchestrator.envelope.types import (
+    Accelerator,
+    Container,
+    Data,
+    DataRef,
+    Envelope,
+    Policy,
+    Runtime,
+    Scaling,
+)
 from orchestrator.placement.cache import PlanCache
+from orchestrator.placement.model import PlacementModel
 from orchestrator.placement.place import place, reserve
 from orchestrator.placement.trace import decision_bytes, decision_json
 from orchestrator.placement.types import Decision
-from tests.property.placement.views import MODEL, NOW, bounds, busy, envelope, node, record, running
+from tests.property.placement.views import (
+    MODEL,
+    NOW,
+    bounds,
+    busy,
+    envelope,
+    node,
+    now_by_limits_alone,
+    record,
+    running,
+)
 
 SU = ChargeRule(unit="SU", per_gpu=Decimal(1))
 
@@ -66,6 +86,43 @@ def test_risk_is_avoided_when_asked() -> None:
 
     assert system(decide(request, wide, steady)) == "anvil"
     assert system(decide(request, wide, steady, risk_averse=True)) == "vista"
+
+
+def test_who_avoids_risk_goes_by_the_worse_of_the_two_plans() -> None:
+    perhaps_now, surely_later = now_by_limits_alone(), crowded("vista", ends_in_s=2400)
+
+    assert system(decide(envelope(), perhaps_now, surely_later)) == "delta"
+    assert system(decide(envelope(), perhaps_now, surely_later, objective="risk_averse")) == "vista"
+
+
+def test_a_start_is_not_put_off_by_what_is_brought_while_the_job_waits() -> None:
+    inputs = (DataRef(uri="globus://abc/one", bytes=300_000 << 20),)  # 3000 s
+    bring, held = crowded("anvil", ends_in_s=3600), crowded("vista", ends_in_s=7200)
+    held = replace(held, held_uris=frozenset({"globus://abc/one"}))
+    request, meanwhile = envelope(data=Data(inputs=inputs)), PlacementModel(overlaps_transfers=True)
+
+    def soonest(model: PlacementModel) -> str:
+        decision = place(request, [bring, held], now=NOW, model=model, objective="soonest_start")
+        assert decision.selected is not None
+        return decision.selected.system
+
+    waits = [c.estimates.wait_s.p50 for c in decide(request, bring, held).candidates if c.estimates]
+    assert 0 < waits[1] - waits[0] < 3000
+    assert (soonest(MODEL), soonest(meanwhile)) == ("vista", "anvil")
+
+
+def test_preparing_the_environment_counts_to_the_wall_time() -> None:
+    fetched = PlacementModel(environments={("anvil", "docker://x"): False, ("vista", "docker://x"): True})
+    absent = record("anvil", containers=("apptainer",), preparation_s=400)
+    slower = crowded("vista", ends_in_s=20_000, containers=("apptainer",))
+    request = envelope(container=Container(image="docker://x"), runtime=Runtime(estimate_s=3500))
+
+    decision = place(request, [absent, slower], now=NOW, model=fetched)
+    alone = place(request, [absent], now=NOW, model=fetched)
+
+    assert decision.selected is not None
+    assert decision.selected.system == "vista"
+    assert alone.warnings[0].startswith("The expected runtime of 3900 s exceeds the wall time of 3600 s")
 
 
 def test_an_unknown_objective_is_told_and_the_default_used() -> None:
