@@ -310,10 +310,10 @@ class Attempt(models.Model):
                 fields=["system", "due_at"],
                 condition=~Q(state__in=[s.value for s in terminal_states(ATTEMPT_MOVES)]),
             ),
-            # What was placed since the snapshots: a handful, whatever has ended before.
+            # What the snapshots do not show: a handful, whatever has ended or waits at its site.
             models.Index(
                 name="attempt_in_flight",
-                fields=["-planned_at", "-id"],
+                fields=["dispatch_started_at"],
                 condition=~Q(state__in=[s.value for s in terminal_states(ATTEMPT_MOVES)]),
             ),
             models.Index(name="attempt_by_job", fields=["job_id"]),

@@ -8,6 +8,8 @@ from decimal import Decimal
 from typing import Any
 
 from django.contrib.auth.models import AbstractBaseUser
+from django.db.models import Q
+from django.db.models.functions import Coalesce
 from pydantic import ValidationError
 
 from federation.handles import new_handle
@@ -17,7 +19,7 @@ from orchestrator.data_reach import with_data, with_rates
 from orchestrator.envelope.types import Envelope as EnvelopeValue
 from orchestrator.environments import environment_of
 from orchestrator.experience import placement_model
-from orchestrator.lifecycle import ATTEMPT_MOVES, terminal_states
+from orchestrator.lifecycle import ATTEMPT_MOVES, AttemptState, terminal_states
 from orchestrator.models import Attempt, Decision, Task
 from orchestrator.placement.cache import PlanCache
 from orchestrator.placement.estimate import Work
@@ -27,6 +29,7 @@ from orchestrator.placement.types import Decision as DecisionValue
 from orchestrator.placement.types import Shape
 
 ENDED = [state.value for state in terminal_states(ATTEMPT_MOVES)]
+_UNSENT = frozenset({AttemptState.PLANNED.value, AttemptState.DISPATCHING.value})
 _FAILED_HERE = "an earlier attempt of this task failed here"
 _IN_FLIGHT = 200
 """Newest placed attempts that a decision looks at beyond the snapshots."""
@@ -105,10 +108,11 @@ def placement_for(
 
 
 def in_flight(records: Sequence[ResourceRecord]) -> PlanCache:
-    """Return a plan that already holds what we placed since each system's snapshot was taken.
+    """Return a plan that already holds what we placed and each system's snapshot does not show.
 
-    Without it, everything submitted between two probes would be sent to the same free GPU. Charges are not
-    put in: they are reserved already.
+    That is what was sent since, and what waits to be sent, however long ago it was placed: its inputs may be
+    on their way for hours. Without it, everything submitted between two probes would be sent to the same free
+    GPU. Charges are not put in: they are reserved already.
     """
     cache = PlanCache(PLANS)
     places = {(record.system, record.partition): record for record in reversed(records)}
@@ -116,22 +120,25 @@ def in_flight(records: Sequence[ResourceRecord]) -> PlanCache:
     if not taken:
         return cache
     rows = (
-        Attempt.objects.filter(planned_at__gt=min(taken.values()))
+        Attempt.objects.filter(
+            Q(dispatch_started_at=None) | Q(dispatch_started_at__gt=min(taken.values())),
+        )
         .exclude(state__in=ENDED)
         .order_by("-planned_at", "-id")
         .values_list(
             "system__slug",
             "partition",
-            "planned_at",
+            "state",
+            Coalesce("dispatch_started_at", "planned_at"),
             "shape",
             "predicted",
             "task__envelope__body",
             "connection__remote_user",
         )[:_IN_FLIGHT]
     )
-    for system, partition, planned_at, shape, predicted, body, remote_user in reversed(rows):
+    for system, partition, state, sent_at, shape, predicted, body, remote_user in reversed(rows):
         record, observed_at = places.get((system, partition)), taken.get(system)
-        if record is None or observed_at is None or planned_at <= observed_at:
+        if record is None or observed_at is None or (state not in _UNSENT and sent_at <= observed_at):
             continue
         with suppress(LookupError, ValidationError):  # the partition may have changed since
             reserve_shape(
@@ -139,7 +146,7 @@ def in_flight(records: Sequence[ResourceRecord]) -> PlanCache:
                 record,
                 Shape.model_validate(shape),
                 envelope=EnvelopeValue.model_validate(body),
-                runtime_s=predicted["runtime_s"],
+                runtime_s=predicted["runtime_s"] + predicted.get("preparation_s", 0),
                 is_own=remote_user == (record.user or ""),
             )
     return cache

@@ -10,7 +10,7 @@ from django.contrib.auth.models import User
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from federation.models import System
+from federation.models import Connection, System
 from federation.profile import ProfileDocument
 from federation.selectors import records_for
 from federation.services import store_profile
@@ -25,7 +25,7 @@ from orchestrator.placement.trace import decision_bytes
 from orchestrator.placement.types import WaitClass
 from orchestrator.services import deciding, tasks
 from orchestrator.services.environments import note_use
-from tests.web.world import make_system, profile
+from tests.web.world import make_system, probe, profile, see
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -42,6 +42,8 @@ def _started(user: User, *, after_s: int, now: datetime) -> Attempt:
     """Return an attempt of this user that started so many seconds after its submission."""
     task = tasks.submit_task(user, {"command": "true", "envelope": GPU}, actor="user", now=now).task
     attempt = task.attempts.get()
+    for state in ("dispatching", "submitted"):
+        Attempt.objects.filter(pk=attempt.pk).update(state=state)
     Attempt.objects.filter(pk=attempt.pk).update(
         submitted_at=now, started_at=now + timedelta(seconds=after_s)
     )
@@ -108,6 +110,14 @@ def test_a_start_before_the_submission_is_no_wait(alice: User, now: datetime) ->
     assert [each.actual_s for each in experience.wait_outcomes(Attempt.objects.all())] == [0]
 
 
+def _seen_again(user: User, *, now: datetime) -> None:
+    """Let Anvil be seen idle once more."""
+    system = System.objects.get(slug="anvil")
+    link = Connection.objects.get(system=system, user=user)
+    found = probe("a100", free=1, now=now, pending=0)
+    see(system, link, profile("anvil", "Anvil", "a100", "40G", 4), found, now=now)
+
+
 def test_kept_plans_decide_as_fresh_ones_while_work_is_in_flight(alice: User, now: datetime) -> None:
     make_system(alice, "anvil", "Anvil", "a100", "40G", free=1, now=now)
     later = now + timedelta(seconds=5)
@@ -123,6 +133,32 @@ def test_kept_plans_decide_as_fresh_ones_while_work_is_in_flight(alice: User, no
     assert idle.selected is not None
     assert fresh.selected is not None
     assert fresh.selected.estimates.wait_s.p50 > 600 > idle.selected.estimates.wait_s.p50
+
+
+def test_what_was_placed_and_not_yet_sent_is_planned_behind_whatever_is_seen_meanwhile(
+    alice: User, now: datetime
+) -> None:
+    make_system(alice, "anvil", "Anvil", "a100", "40G", free=1, now=now)
+    placed = tasks.submit_task(alice, {"command": "true", "envelope": GPU}, actor="user", now=now).task
+    attempt = Attempt.objects.get(task=placed)
+    assert (attempt.state, attempt.dispatch_started_at) == ("planned", None)
+
+    def wait_s(later: datetime) -> int:
+        chosen = deciding.decide(alice, ONE_GPU, now=later).selected
+        assert chosen is not None
+        return chosen.estimates.wait_s.p50
+
+    later = now + timedelta(minutes=20)  # its inputs are on their way still
+    _seen_again(alice, now=later)
+    assert wait_s(later) > 400
+
+    Attempt.objects.update(state="dispatching", dispatch_started_at=later + timedelta(seconds=1))
+    Attempt.objects.update(state="submitted")
+    assert wait_s(later + timedelta(seconds=5)) > 400
+
+    again = later + timedelta(minutes=1)
+    _seen_again(alice, now=again)
+    assert wait_s(again) < 400, "what was sent before it is in the snapshot itself"
 
 
 def test_a_second_decision_on_the_same_snapshots_makes_no_plan(alice: User, now: datetime) -> None:
@@ -183,7 +219,7 @@ def test_runs_are_remembered_at_reference_speed(alice: User, now: datetime) -> N
     """An H100 does in 100 s what takes the reference 190 s; a partition declared twice as fast wins."""
     make_system(alice, "delta", "Delta", "h100", "80G", free=3, now=now)
     attempt = _started(alice, after_s=0, now=now)
-    for state in ("dispatching", "submitted", "running", "succeeded"):
+    for state in ("running", "succeeded"):
         Attempt.objects.filter(pk=attempt.pk).update(state=state)
     ended_at = now + timedelta(seconds=100)
     Attempt.objects.filter(pk=attempt.pk).update(ended_at=ended_at, finished_at=ended_at)
