@@ -62,6 +62,12 @@ def probe_of(snapshot_id: int) -> Probe | None:
     return Probe.model_validate_json(zlib.decompress(bytes(body))) if body else None
 
 
+def clock_ahead_s(system: System) -> int:
+    """Return how far a system's clock is ahead of ours by its last good probe; 0 = not, or not known."""
+    seen = None if system.snapshot_id is None else probe_of(system.snapshot_id)
+    return 0 if seen is None else seen.clock_ahead_s
+
+
 @lru_cache(maxsize=_SYSTEMS)
 def _prepared(
     system_id: int, profile_id: int, snapshot_id: int | None, full_at: datetime | None

@@ -31,7 +31,7 @@ from orchestrator.services.budgets import set_budget
 from orchestrator.services.envelopes import understand
 from orchestrator.services.moves import move_task, task_event
 from orchestrator.services.named_systems import known_systems
-from orchestrator.services.replacement import reconsider
+from orchestrator.services.replacement import reconsider, sent_at
 from orchestrator.services.tasks import Submitter, cancel_task, new_task, read_task
 from orchestrator.task_input import TaskInput
 from orchestrator.tracing import about
@@ -227,7 +227,7 @@ def _child(task: Task) -> Child:
         after=tuple(task.group_after),
         state=TaskState(task.state),
         is_started=task.state != TaskState.ACCEPTED,
-        waiting_since=attempt.submitted_at if attempt is not None and waits else None,
+        waiting_since=sent_at(attempt) if attempt is not None and waits else None,
         wait_p90_s=int(attempt.predicted["wait_s"]["p90"]) if attempt is not None and waits else 0,
     )
 

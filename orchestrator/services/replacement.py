@@ -1,14 +1,15 @@
 """Moving waiting work to where it would end earlier, by a margin that keeps moves few."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
 from federation.ledger import record
-from federation.selectors import records_for
+from federation.selectors import clock_ahead_s, records_for
+from federation.types import PendingShare
+from orchestrator.envelope.types import Data, Range
 from orchestrator.envelope.types import Envelope as EnvelopeValue
-from orchestrator.envelope.types import Range
 from orchestrator.environments import environment_of
 from orchestrator.experience import placement_model
 from orchestrator.models import Attempt, Task
@@ -26,13 +27,18 @@ _LOOKS_AFTER_S = (300, 600, 1800, 3600, 7200, 14_400)
 """Seconds after the submission at which a waiting attempt is compared with others; then every 4 h."""
 
 
+def sent_at(attempt: Attempt) -> datetime | None:
+    """Return when a job was sent, by our clock; the scheduler's `submitted_at` is by the site's."""
+    return None if attempt.submitted_at is None else attempt.dispatch_started_at or attempt.submitted_at
+
+
 def next_comparison(task: Task, attempt: Attempt, *, now: datetime) -> datetime | None:
     """Return when to compare next; None when the task may not move any more."""
     wanted: Mapping[str, Any] = task.spec["replacement"]
-    if not wanted["enabled"] or task.replacements >= MAX_MOVES or attempt.submitted_at is None:
+    if not wanted["enabled"] or task.replacements >= MAX_MOVES or (sent := sent_at(attempt)) is None:
         return None
     for after_s in _LOOKS_AFTER_S:
-        at = attempt.submitted_at + timedelta(seconds=after_s)
+        at = sent + timedelta(seconds=after_s)
         if at > now:
             return at
     return now + timedelta(seconds=_LOOKS_AFTER_S[-1])
@@ -81,20 +87,28 @@ def reconsider(task: Task, *, now: datetime) -> bool:
 def _in_place_s(task: Task, attempt: Attempt, envelope: EnvelopeValue, *, now: datetime) -> int | None:
     """Return when a fresh job of the same size would end at the same place; None where it could not run.
 
-    The waiting job itself is taken out of the queue, or it would be planned behind itself.
+    The waiting job itself is taken out of the queue, or it would be planned behind itself. Its inputs were
+    brought before it was submitted.
     """
     here = (attempt.system.slug, attempt.partition, attempt.account)
     seen = next((each for each in records_for(task.user, now=now) if each.key == here), None)
     if seen is None:
         return None
-    others = tuple(job for job in seen.queue.pending if job.job_id != attempt.job_id)
-    limits = replace(seen.limits, submitted_jobs=max(0, seen.limits.submitted_jobs - 1))
-    record = replace(seen, queue=replace(seen.queue, pending=others), limits=limits)
+
+    def others(waiting: Iterable[PendingShare]) -> tuple[PendingShare, ...]:
+        return tuple(job for job in waiting if job.job_id != attempt.job_id)
+
+    record = replace(
+        seen,
+        queue=replace(seen.queue, pending=others(seen.queue.pending)),
+        groups=tuple(replace(group, waiting=others(group.waiting)) for group in seen.groups),
+        limits=replace(seen.limits, submitted_jobs=max(0, seen.limits.submitted_jobs - 1)),
+    )
     sizes = {"gpus": Range.exactly(attempt.shape["gpus"]), "cpus": Range.exactly(attempt.shape["cpus"])}
     image = (task.envelope.body.get("container") or {}).get("image")
     environment = environment_of(task.spec["environment"], image)
     found = place(
-        envelope.model_copy(update=sizes),
+        envelope.model_copy(update={**sizes, "data": Data()}),
         (record,),
         now=now,
         model=placement_model(task.user, kind=task.kind, environment=environment, now=now),
@@ -110,11 +124,12 @@ def _remaining_s(attempt: Attempt, fresh_s: int | None, *, now: datetime) -> int
     there any more, what the scheduler expects for this job counts, else what was predicted.
     """
     predicted = attempt.predicted
-    run_s = int(predicted["completion_s"]) - int(predicted["wait_s"]["p50"])
+    run_s = int(predicted["preparation_s"]) + int(predicted["runtime_s"])
     waited_s = _waited_s(attempt, now=now)
     known: list[int] = []
     if attempt.expected_start_at is not None:
-        known.append(max(0, round((attempt.expected_start_at - now).total_seconds())) + run_s)
+        starts_in_s = round((attempt.expected_start_at - now).total_seconds()) - clock_ahead_s(attempt.system)
+        known.append(max(0, starts_in_s) + run_s)
     if fresh_s is not None:
         known.append(fresh_s)
     p90_s = int(predicted["wait_s"]["p90"])
@@ -125,4 +140,5 @@ def _remaining_s(attempt: Attempt, fresh_s: int | None, *, now: datetime) -> int
 
 
 def _waited_s(attempt: Attempt, *, now: datetime) -> int:
-    return max(0, round((now - (attempt.submitted_at or attempt.planned_at)).total_seconds()))
+    """Return how long the job has waited, by our clock alone."""
+    return max(0, round((now - (sent_at(attempt) or attempt.planned_at)).total_seconds()))

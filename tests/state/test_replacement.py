@@ -8,8 +8,10 @@ from django.db import transaction
 
 from federation.models import Connection, Event, System
 from federation.selectors import records_for
+from orchestrator.envelope.types import Data, DataRef
 from orchestrator.models import Attempt, Task
-from orchestrator.services import tasks
+from orchestrator.services import replacement, tasks
+from orchestrator.services.placing import envelope_now
 from orchestrator.services.replacement import MAX_MOVES, next_comparison, reconsider
 from providers.types import GpuPool, JobState, Node, Probe, QueueJob
 from tests.web.world import make_system, probe, profile, see
@@ -41,7 +43,9 @@ def _waiting(user: User, *, now: datetime) -> Task:
     return Task.objects.get(pk=task.pk)
 
 
-def _seen(slug: str, user: User, *, busy_s: int, now: datetime, ours: bool = False) -> None:
+def _seen(
+    slug: str, user: User, *, busy_s: int, now: datetime, ours: bool = False, clock_ahead_s: int = 0
+) -> None:
     """Let a system be seen with one node of four GPUs, held for so long; our job may wait there."""
     usable = {"partitions": ("gpu",), "state": "allocated", "usable": True, "cpus_total": 64, "cpus_free": 0}
     held = Node(
@@ -78,7 +82,8 @@ def _seen(slug: str, user: User, *, busy_s: int, now: datetime, ours: bool = Fal
         }
     )
     usual: Probe = probe("a100", free=0, now=now, pending=0)
-    found = usual.model_copy(update={"nodes": (held,), "jobs": (job, own) if ours else (job,)})
+    jobs = (job, own) if ours else (job,)
+    found = usual.model_copy(update={"nodes": (held,), "jobs": jobs, "clock_ahead_s": clock_ahead_s})
     system = System.objects.get(slug=slug)
     link = Connection.objects.get(system=system, user=user)
     see(system, link, profile(slug, slug.title(), "a100", "40G", 4), found, now=now)
@@ -135,6 +140,40 @@ def test_a_waiting_job_is_not_planned_behind_itself(alice: User, now: datetime) 
 
     # Behind its own two hours a fresh job at Anvil would end far later than at Delta.
     assert not reconsider(task, now=later)
+
+
+def test_inputs_that_were_brought_are_not_brought_again_where_the_job_waits(
+    alice: User, now: datetime
+) -> None:
+    task = _waiting(alice, now=now)
+    attempt = Attempt.objects.get(task=task)
+    later = now + timedelta(seconds=30)
+    _seen("anvil", alice, busy_s=1200, now=later, ours=True)
+    given = envelope_now(task)
+    brought = given.model_copy(update={"data": Data(inputs=(DataRef(uri="globus://abc/big", bytes=10**12),))})
+
+    stays_s = replacement._in_place_s(task, attempt, brought, now=later)
+
+    assert stays_s == replacement._in_place_s(task, attempt, given, now=later)
+    attempt.predicted = {**attempt.predicted, "transfer_s": 9000, "completion_s": 20_000}
+    attempt.expected_start_at = later + timedelta(seconds=700)
+    assert replacement._remaining_s(attempt, None, now=later) == 700 + 3600
+
+
+def test_a_job_waits_by_our_clock_whatever_the_sites_says(alice: User, now: datetime) -> None:
+    task = _waiting(alice, now=now)
+    off = timedelta(hours=2)
+    Attempt.objects.update(submitted_at=now - off, dispatch_started_at=now)
+    attempt = Attempt.objects.select_related("system").get(task=task)
+    soon = now + timedelta(seconds=30)
+
+    assert replacement._waited_s(attempt, now=soon) == 30
+    assert next_comparison(task, attempt, now=soon) == now + timedelta(seconds=300)
+
+    _seen("anvil", alice, busy_s=1200, now=soon, ours=True, clock_ahead_s=-7200)
+    attempt.refresh_from_db()
+    attempt.expected_start_at = soon - off + timedelta(seconds=700)
+    assert replacement._remaining_s(attempt, None, now=soon) == 700 + 3600
 
 
 def test_after_three_moves_a_job_stays_and_a_job_that_may_not_move_is_never_compared(
