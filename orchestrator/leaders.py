@@ -7,6 +7,7 @@ waits longer than `DEADLINE_S`; no transaction is open meanwhile.
 
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from time import monotonic
@@ -19,12 +20,15 @@ from django.db.models import QuerySet
 from federation import collector
 from federation.models import System
 from federation.types import Health
+from orchestrator.group_input import GroupInput, children_of
 from orchestrator.placement.types import Decision
 from orchestrator.services.deciding import decide
 from orchestrator.services.envelopes import understand
 from orchestrator.services.named_systems import known_systems
 from orchestrator.services.tasks import kind_of, read_task
 from orchestrator.task_input import stored
+from providers.errors import FacetError
+from providers.reading import read
 
 log = structlog.get_logger(__name__)
 
@@ -32,7 +36,7 @@ FRESH = timedelta(seconds=30)
 """Figures of this age decide as well as new ones: schedulers look at their queues about as often."""
 DEADLINE_S = 3
 """What a person or an agent who submits may be kept waiting for better figures."""
-SLOW_S = 1.5
+SLOW_S = 2.5
 """A system whose last good probe took longer would hardly answer in time: it is not asked."""
 _GRACE_S = 0.5
 """For storing what was seen after the deadline of the probe itself."""
@@ -71,6 +75,17 @@ def refresh_leaders(user: AbstractBaseUser, given: object, *, now: datetime) -> 
     # What is planned next must be younger than the snapshots, which do not hold it.
     later = now + timedelta(seconds=monotonic() - began)
     return Refreshed(later, tuple(_note(system, is_fresh=system.slug in fresh) for system in stale))
+
+
+def refresh_for_group(user: AbstractBaseUser, given: object, *, now: datetime) -> datetime:
+    """Do the same for the first child of a group, mostly like its siblings; return the instant after.
+
+    What is wrong with the group is for its submission to say.
+    """
+    with suppress(FacetError):
+        children = children_of(read(GroupInput, given, what="group"))
+        return refresh_leaders(user, children[0].task, now=now).now if children else now
+    return now
 
 
 def leading_systems(value: Decision) -> tuple[str, ...]:

@@ -4,6 +4,7 @@ from typing import Any
 
 from orchestrator import selectors
 from orchestrator.group_input import GroupInput
+from orchestrator.leaders import refresh_for_group
 from orchestrator.models import Group
 from orchestrator.services import groups
 from orchestrator.shown import GroupShown
@@ -38,13 +39,14 @@ class GroupGiven(Frozen):
 
 
 def _submit_group(given: GroupGiven, call: Call) -> Answer:
+    wanted = given.model_extra or {}
     made = groups.submit_group(
         call.caller.user,
-        given.model_extra or {},
+        wanted,
         actor=call.caller.actor,
         systems=call.caller.systems,
         token=call.caller.token,
-        now=call.now,
+        now=refresh_for_group(call.caller.user, wanted, now=call.now),
         created=call.options.created,
     )
     made.group.refresh_from_db()

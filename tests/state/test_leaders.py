@@ -18,6 +18,7 @@ from orchestrator.services.envelopes import understand
 from portal.skills.every import SKILLS
 from portal.skills.placing import SubmittedTask
 from portal.skills.registry import Caller, Options, Scope
+from providers.errors import InvalidInput
 from tests.state.conftest import Sites
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -153,3 +154,14 @@ def test_the_skill_looks_again_by_itself(two: Sites, alice: User) -> None:
     assert isinstance(answer.value, SubmittedTask)
     assert "The figures of Vista were refreshed right before this decision." in answer.value.decision.warnings
     assert _probes("vista") == 2
+
+
+def test_a_group_is_placed_on_fresh_figures_too(two: Sites, alice: User) -> None:
+    caller = Caller(alice, "token:t", frozenset({Scope.SUBMIT, Scope.READ}))
+    group = {"objective": "two", "children": [{"key": key, **WORK} for key in ("a", "b")]}
+
+    SKILLS["submit_group"].call(group, caller, now=_later(40), options=Options(wait_s=0))
+
+    assert _probes("vista") == 2
+    with pytest.raises(InvalidInput):
+        SKILLS["submit_group"].call({"objective": "none", "children": []}, caller, now=_later(80))
