@@ -383,10 +383,12 @@ def _entry(
 def _predicted(attempt: Attempt) -> list[TimelineEntry]:
     if not attempt.predicted:
         return []
-    start = attempt.planned_at + timedelta(seconds=attempt.predicted["wait_s"]["p50"])
-    end = start + timedelta(seconds=attempt.predicted["runtime_s"])
+    expected = attempt.predicted
+    waits = attempt.planned_at + timedelta(seconds=expected.get("transfer_s", 0))
+    start = waits + timedelta(seconds=expected.get("dispatch_s", 0) + expected["wait_s"]["p50"])
+    end = start + timedelta(seconds=expected.get("preparation_s", 0) + expected["runtime_s"])
     return [
-        _entry(attempt, "wait", attempt.planned_at, start, predicted=True),
+        _entry(attempt, "wait", waits, start, predicted=True),
         _entry(attempt, "run", start, end, predicted=True),
     ]
 

@@ -29,7 +29,7 @@ def candidate(
         feasible=True,
         rank=rank,
         shape="1 node · 4 GPUs · 32 CPUs · 1 h",
-        estimates=decisions.Estimates(wait[0], wait[1], stage, 0, run, wait[0] + stage + run),
+        estimates=decisions.Estimates(*wait, stage, 0, run, wait[0] + stage + run, "free, nobody ahead"),
         finish_at=NOW + timedelta(seconds=wait[0] + stage + run),
         bar=None,
         charge=charge,
@@ -90,6 +90,7 @@ DECISION = decisions.DecisionView(
     "",
     14,
     2,
+    ("The figures of Anvil were refreshed right before this decision.",),
 )
 NOWHERE = decisions.DecisionView(
     "dec_01jnh4w7t2",
@@ -140,6 +141,8 @@ ATTEMPTS = (
         state_raw="RUNNING",
         reason="",
         observed_at=ago(seconds=9),
+        waited_s=180,
+        forecast="expected 60 s, 9 of 10 within 6 min · free, others ahead",
     ),
 )
 

@@ -145,9 +145,24 @@ def test_a_running_task_shows_its_timeline_decision_and_events(
     assert "Chosen" in page
     assert "Anvil gpu is chosen" in page
     assert "md-equil accepted" in page
+    assert re.search(r">2 min<small class=\"words\">expected \d+ s, 9 of 10 within [^<]+ · (free|when)", page)
     assert "4711" in page
     assert f"/api/v1/tasks/{task.handle}" in page
     assert 'hx-trigger="facet:changed from:body, every 15s"' in page
+
+
+def test_a_decision_tells_its_warnings_the_kind_of_its_waits_and_the_age_of_its_figures(
+    federation: User, browser: Client, now: datetime
+) -> None:
+    late = {"policy": {"deadline": (now + timedelta(minutes=2)).isoformat()}}
+    work = {"command": "true", "envelope": {"gpus": 1, "cpus": 1, "walltime_s": 3600, **late}}
+    task = submit_task(federation, work, actor="user", now=now + timedelta(seconds=30)).task
+
+    page = browser.get(f"/tasks/{task.handle}/").text
+
+    assert "No candidate is sure to end by" in page
+    assert re.search(r"<small class=\"words\">(free, (nobody|others) ahead|when others end)</small>", page)
+    assert "on figures 30 s old" in page
 
 
 def test_the_envelope_stands_as_written_beside_as_understood(

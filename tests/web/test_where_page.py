@@ -27,6 +27,14 @@ def test_the_address_alone_asks_and_nothing_is_kept(federation: User, browser: C
     assert Task.objects.count() == 0
 
 
+def test_what_a_wait_rests_on_is_said_beside_it(federation: User, browser: Client) -> None:
+    page = browser.get(f"/where/?{H100}&objective=risk_averse").text
+
+    kinds = {"free, nobody ahead", "free, others ahead", "when others end", "queue hidden"}
+    assert any(f" · {kind}</span>" in page for kind in kinds)
+    assert '<p class="small quiet">Least risk of a late end</p><h2 id="verdict-head">' in page
+
+
 def test_what_would_help_leads_to_the_question_with_the_change_made(
     federation: User, browser: Client
 ) -> None:

@@ -26,6 +26,8 @@ class Estimates:
     transfer_s: int
     runtime_s: int | None
     completion_s: int | None
+    wait_kind: str = ""
+    """What the wait rests on, in words: nobody ahead, somebody ahead, when others end, hidden."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +101,8 @@ class DecisionView:
     smallest_change: str
     data_age_s: int | None
     attempt: int | None = None
+    warnings: tuple[str, ...] = ()
+    """What must be known of it besides: a deadline that nothing is sure to keep, figures that were old."""
 
     @property
     def chosen(self) -> Candidate | None:

@@ -1,7 +1,7 @@
 """From the recorded decision to what a person reads: the same for a preview and for a task. Pure."""
 
 from collections.abc import Iterable, Mapping
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 from django.utils.functional import Promise
 from django.utils.translation import gettext as _
@@ -63,6 +63,13 @@ OBJECTIVE_WORDS: Mapping[str, str | Promise] = {
     "risk_averse": gettext_lazy("least risk of a late end"),
 }
 
+WAIT_KINDS: Mapping[placement.WaitClass, str | Promise] = {
+    placement.WaitClass.CERTAIN: gettext_lazy("free, nobody ahead"),
+    placement.WaitClass.RISKY: gettext_lazy("free, others ahead"),
+    placement.WaitClass.PLANNED: gettext_lazy("when others end"),
+    placement.WaitClass.HIDDEN: gettext_lazy("queue hidden"),
+}
+
 Refs = Mapping[str, SystemRef]
 
 
@@ -70,7 +77,6 @@ def decision_view(
     decision: placement.Decision,
     refs: Refs,
     *,
-    observed_at: datetime | None = None,
     attempt: int | None = None,
 ) -> DecisionView:
     """Return the decision for reading.
@@ -78,7 +84,6 @@ def decision_view(
     Args:
         decision: as recorded, or as a preview gave it.
         refs: how pages name the systems; one that is missing keeps its slug, without a colour of its own.
-        observed_at: when the oldest figures it rests on were seen, where known.
         attempt: number of the attempt it led to.
     """
     feasible = sorted((c for c in decision.candidates if c.feasible), key=lambda c: c.rank or 0)
@@ -92,8 +97,9 @@ def decision_view(
         feasible=tuple(_feasible(c, decision, refs, estimates.get(id(c)), bars.get(id(c))) for c in feasible),
         rejected=tuple(_rejected(c, refs) for c in decision.candidates if not c.feasible),
         smallest_change=_smallest_change(decision.closest, refs),
-        data_age_s=round((decision.generated_at - observed_at).total_seconds()) if observed_at else None,
+        data_age_s=max((c.estimates.wait.snapshot_age_s for c in feasible if c.estimates), default=None),
         attempt=attempt,
+        warnings=decision.warnings,
     )
 
 
@@ -134,6 +140,7 @@ def _estimates(e: placement.Estimates) -> Estimates:
         transfer_s=e.transfer_s,
         runtime_s=e.runtime_s,
         completion_s=e.completion_s,
+        wait_kind=str(WAIT_KINDS[e.wait.wait_class]),
     )
 
 

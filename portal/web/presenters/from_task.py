@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
+from orchestrator.forecasts import forecast_of
 from orchestrator.lifecycle import ATTEMPT_MOVES, TASK_MOVES, AttemptState, TaskState, is_terminal
 from orchestrator.placement import types as placement
+from orchestrator.shown import ForecastShown
 from portal.web.forms import command_line
 from portal.web.presenters.allocations import ApprovalRow
 from portal.web.presenters.decisions import DecisionRef, DecisionView
-from portal.web.presenters.from_decision import decision_view, shape_words
+from portal.web.presenters.from_decision import WAIT_KINDS, decision_view, shape_words
 from portal.web.presenters.from_envelope import envelope_lines
 from portal.web.presenters.from_result import cost_lines, manifest_view, triage_view
 from portal.web.presenters.shared import SystemRef
@@ -53,7 +55,8 @@ def attempt_facts(attempt: "Attempt", refs: Refs) -> AttemptFacts:
     """Return what the timeline and the table of attempts show of one attempt."""
     expected = attempt.predicted or {}
     queued = attempt.submitted_at or attempt.dispatch_started_at
-    start = _after(queued or attempt.planned_at, (expected.get("wait_s") or {}).get("p50"))
+    start = _foretold_start(attempt)
+    forecast = forecast_of(attempt)
     return AttemptFacts(
         handle=attempt.handle,
         number=attempt.number,
@@ -74,13 +77,33 @@ def attempt_facts(attempt: "Attempt", refs: Refs) -> AttemptFacts:
         ),
         reason=_why(attempt),
         observed_at=attempt.observed_at,
+        waited_s=forecast.actual_s if forecast else None,
+        forecast=_forecast_words(forecast) if forecast else "",
     )
+
+
+def _forecast_words(forecast: ForecastShown) -> str:
+    said = _("expected %(p50)s, 9 of 10 within %(p90)s") % {
+        "p50": duration(forecast.p50_s),
+        "p90": duration(forecast.p90_s),
+    }
+    return f"{said} · {WAIT_KINDS[placement.WaitClass(forecast.wait_class)]}"
 
 
 def _predicted_run_s(expected: Mapping[str, Any]) -> int | None:
     if expected.get("runtime_s") is None:
         return None
-    return int(sum(expected.get(key) or 0 for key in ("runtime_s", "preparation_s", "transfer_s")))
+    return int(sum(expected.get(key) or 0 for key in ("runtime_s", "preparation_s")))
+
+
+def _foretold_start(attempt: "Attempt") -> datetime | None:
+    """Return when the decision expected it to start; before it is sent, its inputs must come."""
+    expected = attempt.predicted or {}
+    wait_s = (expected.get("wait_s") or {}).get("p50")
+    queued = attempt.submitted_at or attempt.dispatch_started_at
+    if queued is None:
+        queued = _after(attempt.planned_at, expected.get("transfer_s") or 0)
+    return _after(queued, wait_s)
 
 
 def _after(at: datetime | None, seconds: int | None) -> datetime | None:
@@ -109,9 +132,7 @@ def expected_start(attempt: "Attempt | None") -> datetime | None:
     """Return when it should start: as its scheduler says, else as the decision expected."""
     if attempt is None or attempt.started_at is not None:
         return None
-    queued = attempt.submitted_at or attempt.planned_at
-    wait = (attempt.predicted.get("wait_s") or {}).get("p50") if attempt.predicted else None
-    return attempt.expected_start_at or _after(queued, wait)
+    return attempt.expected_start_at or _foretold_start(attempt)
 
 
 def expected_end(attempt: "Attempt | None") -> datetime | None:

@@ -5,12 +5,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy, ngettext
+from django.utils.translation import ngettext
 
 from federation.shown import SnapshotShown
 from federation.types import Maintenance, NodeView, ResourceRecord, UserLimits
 from orchestrator.placement.calibration import Reliability
-from orchestrator.placement.types import WaitClass
 from portal.web.presenters.access import ProbeRow, access_view
 from portal.web.presenters.federation import (
     ForecastRow,
@@ -21,6 +20,7 @@ from portal.web.presenters.federation import (
     QueueRow,
     SystemPage,
 )
+from portal.web.presenters.from_decision import WAIT_KINDS
 from portal.web.presenters.history import HistoryView
 from portal.web.presenters.records import (
     SystemFacts,
@@ -171,20 +171,12 @@ def maintenance_rows(records: Iterable[ResourceRecord]) -> tuple[MaintenanceRow,
     )
 
 
-_KINDS = {
-    WaitClass.CERTAIN: gettext_lazy("free, nobody ahead"),
-    WaitClass.RISKY: gettext_lazy("free, others ahead"),
-    WaitClass.PLANNED: gettext_lazy("when others end"),
-    WaitClass.HIDDEN: gettext_lazy("queue hidden"),
-}
-
-
 def forecast_rows(calibration: Iterable[Reliability], slug: str) -> tuple[ForecastRow, ...]:
     """Return how good the forecasts at one system were, in the order given."""
     return tuple(
         ForecastRow(
             partition=found.partition,
-            kind=str(_KINDS[found.wait_class]),
+            kind=str(WAIT_KINDS[found.wait_class]),
             n=found.n,
             within_minute=round(100 * found.within_minute_frac),
             within_twice=round(100 * found.within_twice_frac),

@@ -41,6 +41,10 @@ class AttemptFacts:
     state_raw: str = ""
     reason: str = ""
     observed_at: datetime | None = None
+    waited_s: int | None = None
+    """From its submission to its start, both by the scheduler."""
+    forecast: str = ""
+    """What was predicted of its wait: the median, what nine of ten stay under, and what that rests on."""
 
     @property
     def cause_words(self) -> str:
