@@ -100,6 +100,10 @@ class RecordShown(Frozen):
     max_nodes: int | None
     exclusive: bool
     limits: dict[str, int] = Field(description="Limits of yours that the site told, and what you use.")
+    own_priority: int | None = Field(
+        description="Priority that a fresh job of yours would get there. Null: not known; waits are "
+        "planned at the median of fresh waiting jobs, behind all where those are hidden."
+    )
     charge: ChargeRule | None
     credit: CreditShown | None
 
@@ -214,6 +218,7 @@ def show_record(record: ResourceRecord) -> RecordShown:
         max_nodes=record.max_nodes,
         exclusive=record.is_exclusive,
         limits=_limits(record.limits),
+        own_priority=record.own_priority,
         charge=record.charge,
         credit=_credit(record),
     )
