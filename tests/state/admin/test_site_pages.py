@@ -74,7 +74,8 @@ def test_a_window_is_announced_and_taken_back(admin: Client, delta: System, now:
     store_profile(read_profile(text), text, now=now)
 
     shown = text_of(admin.get(place_of(delta, "maintenance")))
-    page = text_of(admin.post(place_of(delta, "maintenance"), {"remove": "0"}))
+    (place,) = re.findall(r'<input type="hidden" name="remove" value="([^"]*)">', shown)
+    page = text_of(admin.post(place_of(delta, "maintenance"), {"remove": place}))
 
     assert "one" in shown
     assert '<span class="removed">-maintenance:' in page
