@@ -30,7 +30,7 @@ def next_actions(
         else (result, _call("preview_placement", "see where the same work would run now", like=task)),
         TaskState.UNSCHEDULABLE: (
             result,
-            _call("replan", f"place it anew: {change['says']}", task=task, envelope=change["envelope"])
+            _call("replan", f"place it anew: {change['says']}", task=task, changes=change["envelope"])
             if change
             else _call("replan", "try again, with a changed envelope or fewer exclusions", task=task),
             stop,

@@ -317,12 +317,13 @@ def replan(
     now: datetime,
     exclude_systems: Sequence[str] = (),
     envelope: object = None,
+    changes: Mapping[str, Any] | None = None,
     systems: Collection[str] | None = None,
 ) -> Task:
     """Place a task anew: at once where no job exists, else when the site confirmed the old one's end.
 
-    Where its caller is limited to some systems, from now on it runs on no other. `envelope` says only what
-    changes, member by member.
+    Where its caller is limited to some systems, from now on it runs on no other. `envelope` takes the place
+    of the old one; `changes` says what changes in it, member by member.
 
     Raises:
         NotFound: no such task for this user.
@@ -337,12 +338,12 @@ def replan(
             message = f"No system `{word}`." + nearest(str(word), known)
             raise InvalidInput(message, problems=((f"/exclude_systems/{number}", "unknown_system", message),))
     columns: dict[str, Any] = {"excluded_systems": list(exclude_systems), "updated_at": now}
-    if envelope is not None or systems is not None:
-        body: Any = task.envelope.body if envelope is None else envelope
-        if isinstance(envelope, dict):
-            known_systems(envelope)
-            body = with_changes(task.envelope.body, envelope)
-        value = read_envelope(body)
+    if envelope is not None or changes is not None or systems is not None:
+        said: Any = changes if envelope is None else envelope
+        if isinstance(said, dict):
+            known_systems(said)
+        body = task.envelope.body if changes is None else with_changes(task.envelope.body, changes)
+        value = read_envelope(body if envelope is None else envelope)
         columns["envelope"] = keep_envelope(within(value, systems), user_id=user.pk, now=now)
     Task.objects.filter(pk=task.pk).update(**columns)
     for name, value in columns.items():

@@ -2,9 +2,10 @@
 
 import time
 from datetime import datetime
-from typing import Any
+from typing import Any, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
+from pydantic_core import PydanticCustomError
 
 from orchestrator import selectors
 from orchestrator.envelope.schema import envelope_input_schema
@@ -196,9 +197,18 @@ class ReplanInput(Frozen):
     exclude_systems: tuple[str, ...] = Field(
         (), description="Never these; replaces what was excluded before."
     )
-    envelope: dict[str, Any] | None = Field(
-        None, description="What changes; what is not said stays as it is, member by member. null unsays one."
+    envelope: dict[str, Any] | None = Field(None, description="A whole new one, in place of the old.")
+    changes: dict[str, Any] | None = Field(
+        None,
+        description="What changes in the envelope; what is not said stays as it is, member by member. "
+        "null unsays one. Either this or `envelope`.",
     )
+
+    @model_validator(mode="after")
+    def _one_of_both(self) -> Self:
+        if self.envelope is not None and self.changes is not None:
+            raise PydanticCustomError("envelope_and_changes", "give `envelope` or `changes`, not both")
+        return self
 
 
 def _replan(given: ReplanInput, call: Call) -> Answer:
@@ -210,6 +220,7 @@ def _replan(given: ReplanInput, call: Call) -> Answer:
         now=call.now,
         exclude_systems=given.exclude_systems,
         envelope=given.envelope,
+        changes=given.changes,
         systems=call.caller.systems,
     )
     if not task.attempts.filter(cancel_reason="superseded", finished_at=None).exists():

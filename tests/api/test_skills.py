@@ -268,7 +268,7 @@ def test_a_task_that_fits_nowhere_lists_every_candidate_and_the_smallest_change(
     wanted = {name: {"min": changes[f"{name}.min"], "max": 5000} for name in ("gpus", "cpus")}
     assert action["skill"] == "replan"
     assert action["why"].startswith("place it anew: Change gpus.min from 5000 to ")
-    assert action["arguments"] == {"task": body["id"], "envelope": wanted}
+    assert action["arguments"] == {"task": body["id"], "changes": wanted}
     event = api.skill("wait_for_events", {"after": 0, "types": ["task.unschedulable"], "timeout_s": 0}).json()
     assert action in event["events"][0]["next_actions"]
 
@@ -288,8 +288,10 @@ def test_a_changed_envelope_says_only_what_changes(api: Api, delta: System) -> N
         return {"min": count, "max": count}
 
     first = envelope_of(api.get(f"tasks/{task}"))
-    smaller = envelope_of(api.skill("replan?wait_s=0", {"task": task, "envelope": {"gpus": 4000}}))
-    unsaid = envelope_of(api.skill("replan?wait_s=0", {"task": task, "envelope": {"memory_mib": None}}))
+    smaller = envelope_of(api.skill("replan?wait_s=0", {"task": task, "changes": {"gpus": 4000}}))
+    unsaid = envelope_of(api.skill("replan?wait_s=0", {"task": task, "changes": {"memory_mib": None}}))
+    whole = envelope_of(api.skill("replan?wait_s=0", {"task": task, "envelope": {"gpus": 3000}}))
+    both = api.skill("replan", {"task": task, "envelope": {"gpus": 1}, "changes": {"gpus": 1}})
 
     assert first == {
         "gpus": exactly(5000),
@@ -300,6 +302,13 @@ def test_a_changed_envelope_says_only_what_changes(api: Api, delta: System) -> N
     # Nobody said a number of CPUs: it follows the GPUs.
     assert smaller == {**first, "gpus": exactly(4000), "cpus": exactly(4000)}
     assert unsaid == {**smaller, "memory_mib": None}
+    assert whole == {
+        "gpus": exactly(3000),
+        "cpus": exactly(3000),
+        "walltime_s": exactly(3600),
+        "memory_mib": None,
+    }
+    assert (both.status_code, both.json()["errors"][0]["code"]) == (422, "envelope_and_changes")
 
 
 def test_a_task_is_called_as_its_script_calls_the_job(api: Api, delta: System) -> None:

@@ -143,7 +143,7 @@ def replan(context: Context) -> Exit:
     if words(args.without):
         asked["exclude_systems"] = words(args.without)
     if envelope:
-        asked["envelope"] = envelope
+        asked["changes"] = envelope
     answer = context.client.once("replan", asked)
     code = _shown(context, [answer])
     return Exit.UNSCHEDULABLE if answer["state"] == "unschedulable" else code
