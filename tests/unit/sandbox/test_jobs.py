@@ -153,7 +153,7 @@ def test_an_array_is_one_compact_record_and_its_tasks_run_within_the_throttle(si
 
 
 def test_a_dependent_job_waits_for_the_end_it_asked_for(site: Site) -> None:
-    first = site.submit("sleep 0.5; exit 1")
+    first = site.submit("until [ -e go ]; do sleep 0.1; done; exit 1")  # however slow the next commands are
     after_ok = site.submit("true", "-d", f"afterok:{first}")
     after_not_ok = site.submit("true", "-d", f"afternotok:{first}")
     assert (
@@ -161,6 +161,7 @@ def test_a_dependent_job_waits_for_the_end_it_asked_for(site: Site) -> None:
         == f"Dependency afterok:{first}(unfulfilled)\n"
     )
 
+    (site.work / "go").touch()
     site.wait(after_not_ok, "COMPLETED")
 
     assert site.ask("squeue", "-h", "-j", after_ok, "-o", "%t %r") == "PD DependencyNeverSatisfied\n"
