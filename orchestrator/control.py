@@ -93,7 +93,7 @@ def control_system(system_id: int, *, now: datetime) -> int:
             if len(sent) < len(attempts):
                 dispatch_together(planned(connection.pk, now=now), now=now)
             if waiting:
-                _keep_deadlines(waiting)
+                _keep_deadlines(waiting, now=now)
                 looked = _look(system, connection, waiting, now=now)
                 _apply_all(system, waiting, looked, now=now)
                 looked_at += len(waiting)
@@ -109,11 +109,18 @@ def _is_too_early(attempt: Attempt) -> bool:
     return is_last_look and is_being_asked_for(attempt)
 
 
-def _keep_deadlines(attempts: Sequence[Attempt]) -> None:
-    """Let no look conclude from a deadline that has not really passed; asked before the site is."""
+def _keep_deadlines(attempts: Sequence[Attempt], *, now: datetime) -> None:
+    """Let no look conclude from a deadline that has not really passed; asked before the site is.
+
+    Nor may one that a clock put far ahead keep a submission in doubt: the steady clock alone ends it then.
+    """
     for attempt in attempts:
-        if attempt.state == AttemptState.DISPATCHING and not is_really_over(attempt):
+        if attempt.state != AttemptState.DISPATCHING:
+            continue
+        if not is_really_over(attempt):
             attempt.dispatch_deadline_at = None
+        elif attempt.dispatch_ticks and attempt.dispatch_started_at and attempt.dispatch_started_at > now:
+            attempt.dispatch_deadline_at = now - timedelta(seconds=1)
 
 
 def _due(system: System, *, now: datetime) -> Mapping[Connection, list[Attempt]]:
@@ -162,8 +169,7 @@ def _ends(fold: Fold | None) -> bool:
 
 def _ask(speaks: Dialect, link: Link, attempts: Sequence[Attempt], *, now: datetime) -> Looked:
     refs = [_ref(attempt) for attempt in attempts]
-    since = min((ref.submitted_at for ref in refs if ref.submitted_at), default=now)
-    observing = speaks.observe(refs, since=since - timedelta(minutes=5), now=now)
+    observing = speaks.observe(refs, since=_since(refs, now=now), now=now)
     to_cancel = [attempt for attempt in attempts if _cancel_is_due(attempt, now=now)]
     cancelling = speaks.cancel([_ref(attempt) for attempt in to_cancel]) if to_cancel else None
     operations = _once((*(cancelling.operations if cancelling else ()), *observing.operations))
@@ -178,6 +184,13 @@ def _ask(speaks: Dialect, link: Link, attempts: Sequence[Attempt], *, now: datet
     return looked
 
 
+def _since(refs: Sequence[JobRef], *, now: datetime) -> datetime:
+    """Return from when on accounting is asked: a day ago where a clock was ahead at a submission."""
+    submitted = [ref.submitted_at for ref in refs if ref.submitted_at]
+    known = [now - timedelta(days=1) if at > now else at for at in submitted]
+    return min(known, default=now) - timedelta(minutes=5)
+
+
 def _once(operations: Iterable[Operation]) -> tuple[Operation, ...]:
     """Return the operations, each name once: what two batches both need first is asked once."""
     found: dict[str, Operation] = {}
@@ -189,7 +202,9 @@ def _once(operations: Iterable[Operation]) -> tuple[Operation, ...]:
 def _cancel_is_due(attempt: Attempt, *, now: datetime) -> bool:
     if attempt.cancel_requested_at is None or attempt.state == AttemptState.DISPATCHING:
         return False
-    return attempt.cancel_sent_at is None or now - attempt.cancel_sent_at >= _CANCEL_AGAIN
+    sent_at = attempt.cancel_sent_at
+    # Sent in the future: a clock was ahead.
+    return sent_at is None or now - sent_at >= _CANCEL_AGAIN or sent_at > now
 
 
 def _read_cancels(speaks: Dialect, reply: BatchReply, attempts: Sequence[Attempt], looked: Looked) -> None:

@@ -111,7 +111,7 @@ def seen(facts: AttemptFacts, look: Observation, *, now: datetime) -> Fold:
 def _left_queue(facts: AttemptFacts, look: Observation, *, now: datetime) -> Fold:
     """Fold a job that left the queue without an end in accounting: late news mostly, a lost job seldom."""
     looks = facts.looks_without_trace + 1
-    since = facts.unseen_since or now
+    since = _unseen_since(facts, now=now)
     changes: dict[str, Any] = {
         "job_id": look.job_id,
         "state_raw": look.state_raw[:80],
@@ -126,12 +126,22 @@ def _left_queue(facts: AttemptFacts, look: Observation, *, now: datetime) -> Fol
             f"The scheduler has forgotten the job; its accounting still calls it {look.state_raw}."
         )
         return Fold(target=AttemptState.FAILED, cause=Cause.LOST, changes=changes)
-    if facts.state is AttemptState.UNKNOWN or now - (facts.observed_at or since) < UNSEEN_AFTER:
+    if facts.state is AttemptState.UNKNOWN or now - _last_seen(facts, since, now=now) < UNSEEN_AFTER:
         return Fold(changes=changes)
     changes["reason_explained"] = (
         f"The job has left the queue, while accounting still calls it {look.state_raw}."
     )
     return Fold(target=AttemptState.UNKNOWN, changes=changes, became_unseen=True)
+
+
+def _unseen_since(facts: AttemptFacts, *, now: datetime) -> datetime:
+    """Return since when there was no trace; what a clock that was ahead noted counts from now on."""
+    return min(facts.unseen_since or now, now)
+
+
+def _last_seen(facts: AttemptFacts, since: datetime, *, now: datetime) -> datetime:
+    """Return the last instant at which the job was seen, as far as a clock that was ahead did not note it."""
+    return since if facts.observed_at is None or facts.observed_at > now else facts.observed_at
 
 
 def _meaning(facts: AttemptFacts, look: Observation) -> tuple[AttemptState, Cause | None]:
@@ -157,7 +167,7 @@ def _as_asked(facts: AttemptFacts) -> tuple[AttemptState, Cause | None]:
 def absent(facts: AttemptFacts, *, now: datetime) -> Fold:
     """Fold the scheduler's clear answer that it knows no such job."""
     looks = facts.looks_without_trace + 1
-    since = facts.unseen_since or now
+    since = _unseen_since(facts, now=now)
     changes: dict[str, Any] = {"looks_without_trace": looks, "unseen_since": since}
     if facts.state is AttemptState.DISPATCHING:
         return _absent_while_dispatching(facts, looks, changes, now=now)
@@ -192,9 +202,9 @@ def _absent_while_dispatching(
 
 def unseen(facts: AttemptFacts, reason: str, *, now: datetime) -> Fold:
     """Fold a look that brought no answer: after a while the attempt is unknown, and nothing worse."""
-    since = facts.unseen_since or now
+    since = _unseen_since(facts, now=now)
     changes: dict[str, Any] = {"unseen_since": since}
-    last = facts.observed_at or since
+    last = _last_seen(facts, since, now=now)
     if facts.state in (AttemptState.UNKNOWN, AttemptState.DISPATCHING) or now - last < UNSEEN_AFTER:
         return Fold(changes=changes, is_blind=True)
     changes["reason_explained"] = f"Cannot be seen now: {reason}"

@@ -19,7 +19,7 @@ from orchestrator.lifecycle import AttemptState, TaskState
 from orchestrator.models import Attempt, Task
 from orchestrator.services import tasks
 from providers.links.local import LocalLink
-from providers.types import Batch, BatchReply
+from providers.types import Batch, BatchReply, JobRef
 from tests.state.conftest import Sites
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -59,6 +59,43 @@ def test_a_clock_that_jumps_a_day_ahead_and_back_loses_and_doubles_nothing(
     assert [task.attempts.count() for task in (running, planned)] == [1, 1]
     assert {running.state, planned.state} == {TaskState.SUCCEEDED}
     assert len(sites.jobs("delta")) == 2
+
+
+def test_what_was_begun_while_a_clock_was_ahead_is_not_put_off_for_a_day(
+    sites: Sites, delta: System, alice: User, until: Until, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tomorrow = timezone.now() + timedelta(days=1)
+    doubted = submit(alice, "true")
+    with monkeypatch.context() as killed:
+        killed.setattr("orchestrator.dispatch._ask", _die)
+        with pytest.raises(KeyboardInterrupt):
+            dispatch(doubted.attempts.get().pk, now=tomorrow)
+    waiting = submit(alice, "sleep 300")
+    dispatch(waiting.attempts.get().pk, now=timezone.now())
+    until(waiting, TaskState.RUNNING)
+    tasks.cancel_task(alice, waiting.handle, actor="user:alice", now=tomorrow)
+    Attempt.objects.filter(task=waiting).update(cancel_sent_at=tomorrow)  # and was lost on its way
+
+    later = time.monotonic() + 3600
+    monkeypatch.setattr("orchestrator.steady.seconds", lambda: later)
+    until(waiting)
+    until(doubted)
+
+    assert (waiting.state, sites.squeue("delta")) == (TaskState.CANCELLED, "")
+    assert (doubted.state, doubted.attempts.get().dispatches) == (TaskState.SUCCEEDED, 2)
+
+
+def _die(*_given: object) -> None:
+    raise KeyboardInterrupt
+
+
+def test_accounting_is_asked_for_a_day_where_a_submission_seems_to_lie_ahead() -> None:
+    now = timezone.now()
+    refs = [JobRef(submit_key=f"k{h}", job_id=None, submitted_at=now + timedelta(hours=h)) for h in (-2, 24)]
+
+    assert control._since(refs[:1], now=now) == now - timedelta(hours=2, minutes=5)
+    assert control._since(refs, now=now) == now - timedelta(days=1, minutes=5)
+    assert control._since([], now=now) == now - timedelta(minutes=5)
 
 
 def test_a_clock_that_jumps_back_an_hour_changes_no_state(delta: System, alice: User, until: Until) -> None:

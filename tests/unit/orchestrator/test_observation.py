@@ -6,7 +6,15 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from orchestrator.lifecycle import AttemptState, Cause
-from orchestrator.observation import FORGOTTEN_AFTER, LOOKS_BEFORE_FORGOTTEN, AttemptFacts, Fold, seen
+from orchestrator.observation import (
+    FORGOTTEN_AFTER,
+    LOOKS_BEFORE_FORGOTTEN,
+    AttemptFacts,
+    Fold,
+    absent,
+    seen,
+    unseen,
+)
 from providers.types import JobState, Observation
 
 NOW = datetime(2026, 11, 29, 18, 0, tzinfo=UTC)
@@ -71,6 +79,26 @@ def test_neither_long_nor_often_alone_is_enough(not_enough: dict[str, object]) -
     fold = _folded(replace(LONG_GONE, **not_enough))  # type: ignore[arg-type]  # the names are its fields
 
     assert fold.target is None
+
+
+AHEAD = NOW + timedelta(days=1)
+"""What a clock that was a day ahead has noted."""
+
+
+def test_what_a_clock_noted_that_was_ahead_keeps_no_attempt_in_doubt_for_a_day() -> None:
+    facts = replace(FACTS, observed_at=AHEAD, unseen_since=AHEAD)
+
+    for fold in (absent(facts, now=NOW), unseen(facts, "no answer", now=NOW), _folded(facts)):
+        assert (fold.target, fold.changes["unseen_since"]) == (None, NOW)
+
+    later = NOW + timedelta(seconds=61)
+    facts = replace(facts, unseen_since=NOW, looks_without_trace=3)
+    assert unseen(facts, "no answer", now=later).target is AttemptState.UNKNOWN
+    assert seen(facts, LOOK, now=later).target is AttemptState.UNKNOWN
+    assert (absent(facts, now=later).target, absent(facts, now=later).cause) == (
+        AttemptState.FAILED,
+        Cause.LOST,
+    )
 
 
 def test_one_that_was_to_be_cancelled_ends_as_asked() -> None:
