@@ -10,6 +10,8 @@ from federation import circuits
 from federation.circuit import Proof
 from federation.ledger import Happening, record
 from orchestrator.adaptation import Act, Adaptation, Ended, adapt, speaks_for_the_site
+from orchestrator.budget_selectors import binding, gauges
+from orchestrator.budgets import least_left
 from orchestrator.continuation import next_actions
 from orchestrator.doorbell import ring
 from orchestrator.leavings import Leavings
@@ -210,7 +212,7 @@ def conclude(
             state=AttemptState(attempt.state),
             cause=cause,
             attempts_made=attempt.number,
-            max_attempts=_most_attempts(task),
+            max_attempts=_most_attempts(task, attempt),
             retry_on=frozenset(Cause(word) for word in retry["on"]),
             extend_walltime_factor=retry["extend_walltime_factor"],
             walltime_s=attempt.shape["walltime_s"],
@@ -223,11 +225,11 @@ def conclude(
     _act(task, attempt, decision, cause, now=now, left=left)
 
 
-def _most_attempts(task: Task) -> int:
-    """Return how many attempts the task may make: as its retry says, and its own budget."""
+def _most_attempts(task: Task, attempt: Attempt) -> int:
+    """Return how many attempts the task may make: as its retry says, and what its own budget has left now."""
     most: int = task.spec["retry"]["max_attempts"]
-    budgeted: int | None = (task.spec.get("budget") or {}).get("max_attempts")
-    return most if budgeted is None else min(most, budgeted)
+    left = least_left(gauges(binding(task.user_id, task=task.handle)), "attempts")
+    return most if left is None else min(most, attempt.number + int(left))
 
 
 def _act(

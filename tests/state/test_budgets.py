@@ -227,6 +227,22 @@ def test_a_retry_holds_anew_and_its_own_budget_ends_it(alice: User, anvil: Syste
     check_ledgers()
 
 
+@pytest.mark.parametrize(("raised", "ends"), [(None, TaskState.FAILED), (3, TaskState.PLACING)])
+def test_a_task_may_make_as_many_attempts_as_its_budget_says_now(
+    alice: User, anvil: System, now: datetime, raised: int | None, ends: TaskState
+) -> None:
+    task = submit(alice, now, retry={"max_attempts": 5, "on": ["node_failure"]}, budget={"max_attempts": 1})
+    send(newest(task), now)
+    if raised is not None:
+        limit = BudgetInput(max_attempts=raised)
+        budgets.set_budget(alice.pk, ("task", task.handle), limit, actor="user:alice", now=now)
+
+    end(newest(task), now, ran_s=60, state=AttemptState.FAILED, cause=Cause.NODE_FAILURE)
+
+    task.refresh_from_db()
+    assert task.state == ends
+
+
 def test_an_attempt_that_never_reached_its_site_costs_nothing(
     alice: User, anvil: System, now: datetime
 ) -> None:
