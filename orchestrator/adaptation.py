@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
+from fractions import Fraction
 from math import ceil
 
 from orchestrator.lifecycle import AttemptState, Cause
@@ -16,6 +17,8 @@ _ELSEWHERE = frozenset({Cause.DISPATCH_REJECTED, Cause.LAUNCH_FAILED, Cause.NODE
 _RESUMED = frozenset({Cause.TIMEOUT, Cause.PREEMPTED, Cause.NODE_FAILURE})
 """Causes after which a checkpoint is there and worth going on from; more wall time is not needed then."""
 
+_MEMORY_GROWS = Fraction(3, 2)
+"""What the next attempt asks of what was too little, within the envelope: as triage suggests."""
 _PLACES_FAULT = frozenset({Cause.LAUNCH_FAILED, Cause.NODE_FAILURE, Cause.LOST})
 _OWN_DOING = frozenset({Cause.EXIT_CODE, Cause.TIMEOUT, Cause.OUT_OF_MEMORY})
 
@@ -57,6 +60,10 @@ class Ended:
     """False: the site refused for a reason that will not pass there."""
     saves_itself: bool = False
     """The work writes checkpoints and had started."""
+    memory_mib: int | None = None
+    """What it was granted; None = the site's own default."""
+    memory_most_mib: int | None = None
+    """What its envelope allows at most; None = it does not say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +75,8 @@ class Adaptation:
     delay_s: int = 0
     walltime_s: int | None = None
     """Wall time of the next attempt, where it changes."""
+    memory_mib: int | None = None
+    """Least memory of the next attempt, where it changes."""
     avoid_place: bool = False
     """Keep the next attempt off the same system × partition × account."""
     never_there_again: bool = False
@@ -95,17 +104,27 @@ def adapt(ended: Ended) -> Adaptation:
     resumes = ended.saves_itself and cause in _RESUMED
     grows = cause is Cause.TIMEOUT and not resumes
     walltime_s = ceil(ended.walltime_s * ended.extend_walltime_factor) if grows else None
+    memory_mib = _more_memory(ended) if cause is Cause.OUT_OF_MEMORY else None
+    how = " from its checkpoint" if resumes else f" with {walltime_s} s of wall time" if grows else ""
     step = min(ended.attempts_made - 1, len(_BACK_OFF_S) - 1)
     return Adaptation(
         Act.RETRY,
         f"{_SENTENCE[cause]} Attempt {ended.attempts_made + 1} of {ended.max_attempts} follows"
-        + (" from its checkpoint." if resumes else f" with {walltime_s} s of wall time." if grows else "."),
+        + (how or (f" with {memory_mib} MiB of memory" if memory_mib else ""))
+        + ".",
         delay_s=_BACK_OFF_S[step],
         walltime_s=walltime_s,
+        memory_mib=memory_mib,
         avoid_place=cause in _ELSEWHERE and not resumes,
         resumes=resumes,
         never_there_again=cause is Cause.DISPATCH_REJECTED and not ended.is_retryable,
     )
+
+
+def _more_memory(ended: Ended) -> int | None:
+    """Return more memory than was too little; None where the envelope allows no more, or says nothing."""
+    had, most = ended.memory_mib, ended.memory_most_mib
+    return None if had is None or most is None or had >= most else min(most, ceil(had * _MEMORY_GROWS))
 
 
 _SENTENCE = {

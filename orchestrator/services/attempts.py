@@ -220,6 +220,8 @@ def conclude(
             replan_requested=attempt.cancel_reason == "superseded",
             is_retryable=is_retryable,
             saves_itself=bool(task.spec.get("checkpoint")) and attempt.started_at is not None,
+            memory_mib=attempt.shape.get("memory_mib"),
+            memory_most_mib=(task.envelope.body.get("memory_mib") or {}).get("max"),
         )
     )
     _act(task, attempt, decision, cause, now=now, left=left)
@@ -305,6 +307,7 @@ def _again(task: Task, attempt: Attempt, decision: Adaptation, cause: Cause | No
         **({"resume": attempt.system.slug} if decision.resumes else {}),
         "walltime_s": decision.walltime_s or task.plan.get("walltime_s"),
         "purpose": "retry" if decision.act is Act.RETRY else "replace",
+        "memory_mib": decision.memory_mib or task.plan.get("memory_mib"),
     }
     at = now + timedelta(seconds=decision.delay_s)
     columns: dict[str, Any] = {"plan": plan, "not_before": at}

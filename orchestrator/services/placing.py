@@ -326,13 +326,16 @@ def _places(rows: Sequence[Sequence[str]]) -> frozenset[tuple[str, str, str]]:
 
 
 def envelope_now(task: Task) -> EnvelopeValue:
-    """Return the task's envelope, with the wall time that earlier attempts taught."""
+    """Return the task's envelope, with the wall time and the memory that earlier attempts taught."""
     envelope = EnvelopeValue.model_validate(task.envelope.body)
-    walltime_s = task.plan.get("walltime_s")
-    if not walltime_s:
-        return envelope
-    longer = Range(min=walltime_s, max=max(walltime_s, envelope.walltime_s.max))
-    return envelope.model_copy(update={"walltime_s": longer})
+    walltime_s, memory_mib = task.plan.get("walltime_s"), task.plan.get("memory_mib")
+    taught = {}
+    if walltime_s:
+        taught["walltime_s"] = Range(min=walltime_s, max=max(walltime_s, envelope.walltime_s.max))
+    if memory_mib and envelope.memory_mib is not None:
+        most = envelope.memory_mib.max
+        taught["memory_mib"] = Range(min=max(envelope.memory_mib.min, min(memory_mib, most)), max=most)
+    return envelope.model_copy(update=taught) if taught else envelope
 
 
 def _placed_summary(task: Task, chosen: Selected) -> str:

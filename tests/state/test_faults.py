@@ -61,6 +61,27 @@ def test_a_listed_cause_is_retried_until_the_attempts_are_used_up(
     assert "All 2 attempts are used up" in task.reason
 
 
+def test_work_that_lacked_memory_is_tried_again_with_more_of_what_its_envelope_allows(
+    sites: Sites, delta: System, alice: User, until: Until
+) -> None:
+    task = submit(
+        alice,
+        'if [ "$FACET_ATTEMPT" = 1 ]; then sleep 600; fi',
+        envelope={"gpus": 1, "cpus": 2, "walltime_s": 600, "memory_mib": {"min": 1000, "max": "1T"}},
+        retry={"max_attempts": 3, "on": ["out_of_memory"]},
+    )
+    until(task, TaskState.RUNNING)
+    sites.happen("delta", "oom", task.attempts.get().job_id)
+
+    until(task)
+
+    first, second = task.attempts.order_by("number")
+    assert (first.cause, first.shape["memory_mib"]) == ("out_of_memory", 1000)  # no node has the most of it
+    assert (second.shape["memory_mib"], task.state) == (1500, TaskState.SUCCEEDED)
+    told = Event.objects.get(task=task.handle, type="task.retrying").summary
+    assert "The job ran out of memory. Attempt 2 of 3 follows with 1500 MiB of memory." in told
+
+
 SAVES = 'trap \'echo "$n" > "$FACET_CHECKPOINT_DIR/n"\' USR1; for n in $(seq 600); do sleep 1 & wait $!; done'
 """Work that counts seconds and writes how far it is when it is told to."""
 

@@ -62,6 +62,23 @@ def test_only_a_time_out_asks_for_more_wall_time_rounded_up() -> None:
     assert adapt(ENDED).walltime_s is None
 
 
+@pytest.mark.parametrize(
+    ("had", "most", "next_"),
+    [(1001, 4000, 1502), (3000, 4000, 4000), (4000, 4000, None), (None, 4000, None), (1000, None, None)],
+)
+def test_only_a_lack_of_memory_asks_for_more_and_never_for_more_than_the_envelope_allows(
+    had: int | None, most: int | None, next_: int | None
+) -> None:
+    listed = frozenset({Cause.OUT_OF_MEMORY, Cause.NODE_FAILURE})
+    lacked = replace(ENDED, cause=Cause.OUT_OF_MEMORY, retry_on=listed, memory_mib=had, memory_most_mib=most)
+
+    decision = adapt(lacked)
+
+    assert (decision.act, decision.memory_mib, decision.walltime_s) == (Act.RETRY, next_, None)
+    assert decision.reason.endswith(f" with {next_} MiB of memory." if next_ else "Attempt 2 of 3 follows.")
+    assert adapt(replace(lacked, cause=Cause.NODE_FAILURE)).memory_mib is None
+
+
 @pytest.mark.parametrize("cause", [Cause.TIMEOUT, Cause.PREEMPTED, Cause.NODE_FAILURE])
 def test_work_that_saves_itself_goes_on_where_it_was_without_more_wall_time(cause: Cause) -> None:
     saving = replace(ENDED, cause=cause, retry_on=frozenset({cause}), saves_itself=True)
