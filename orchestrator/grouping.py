@@ -12,7 +12,8 @@ Required = Literal["all", "any"] | int
 """How many children of a round must have ended before the next begins."""
 
 STALLED_AFTER = timedelta(seconds=60)
-"""A waiting child is stalled when it has also outlived its own p90 and all of its round has ended."""
+"""A waiting child is overdue when it has also outlived its own p90; it is stalled when some of its round has
+ended and all that is left is overdue as well: then distinct systems buy no parallelism."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +42,7 @@ class Step:
     give_up: Mapping[str, str]
     """Children that can never begin, with the sibling that failed them."""
     stalled: tuple[str, ...]
-    """Children that hold the group up although nothing else of their round is left."""
+    """Children that hold the group up although nothing of their round runs any more."""
     completed_rounds: tuple[int, ...]
     target: GroupState | None
     """The group's end, once every child has one."""
@@ -106,17 +107,22 @@ def _open_rounds(rounds: Sequence[int], done: Mapping[int, bool]) -> set[int]:
 
 
 def _stalled(children: Sequence[Child], *, now: datetime) -> tuple[str, ...]:
-    """Return the waiting children that are all that is left of their round, and overdue."""
-    found = []
+    """Return the children of rounds where something has ended and whatever is left waits, and is overdue."""
     size = Counter(child.round for child in children)
-    left = Counter(child.round for child in children if not _ended(child))
-    for child in children:
-        if child.waiting_since is None or size[child.round] == 1 or left[child.round] > 1:
-            continue
-        overdue_s = max(STALLED_AFTER.total_seconds(), child.wait_p90_s)
-        if (now - child.waiting_since).total_seconds() > overdue_s:
-            found.append(child.key)
-    return tuple(found)
+    left = [child for child in children if not _ended(child)]
+    still = Counter(child.round for child in left)
+    overdue = [child for child in left if _is_overdue(child, now=now)]
+    late = Counter(child.round for child in overdue)
+    return tuple(
+        child.key for child in overdue if late[child.round] == still[child.round] < size[child.round]
+    )
+
+
+def _is_overdue(child: Child, *, now: datetime) -> bool:
+    if child.waiting_since is None:
+        return False
+    waited_s = (now - child.waiting_since).total_seconds()
+    return waited_s > max(STALLED_AFTER.total_seconds(), child.wait_p90_s)
 
 
 def _target(children: Sequence[Child], *, cancel_requested: bool) -> GroupState | None:

@@ -301,13 +301,14 @@ def _again(task: Task, attempt: Attempt, decision: Adaptation, cause: Cause | No
     place = [attempt.system.slug, attempt.partition, attempt.account]
     plan = {
         **{name: task.plan[name] for name in ("is_relaxed",) if name in task.plan},
-        # Work that left a queue must not return to it at once, whatever an emptier snapshot promises.
-        "avoid": [place] if decision.avoid_place or task.plan.get("leaves") else [],
+        # Work that left a queue must not return to it at once, whatever an emptier snapshot promises;
+        # unless it left to come back in another shape.
+        "avoid": [place] if decision.avoid_place or task.plan.get("leaves") not in (None, "shape") else [],
         "never": [*task.plan.get("never", []), *([place] if decision.never_there_again else [])],
         **({"resume": attempt.system.slug} if decision.resumes else {}),
         "walltime_s": decision.walltime_s or task.plan.get("walltime_s"),
-        "purpose": "retry" if decision.act is Act.RETRY else "replace",
         "memory_mib": decision.memory_mib or task.plan.get("memory_mib"),
+        "purpose": "retry" if decision.act is Act.RETRY else "replace",
     }
     at = now + timedelta(seconds=decision.delay_s)
     columns: dict[str, Any] = {"plan": plan, "not_before": at}

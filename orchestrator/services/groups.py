@@ -1,6 +1,6 @@
 """The verbs on groups: submit, advance, cancel. Children are tasks; a group starts, watches, sums up."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from time import monotonic
@@ -10,7 +10,7 @@ from django.contrib.auth.models import AbstractBaseUser
 from django.db import transaction
 
 from federation.handles import new_handle
-from federation.ledger import Happening, record
+from federation.ledger import record
 from orchestrator.doorbell import ring
 from orchestrator.dueness import is_due
 from orchestrator.envelope.validate import read_envelope_input
@@ -29,7 +29,7 @@ from orchestrator.models import Attempt, Group, Task
 from orchestrator.services import hedging, staging
 from orchestrator.services.budgets import set_budget
 from orchestrator.services.envelopes import understand
-from orchestrator.services.moves import move_task, task_event
+from orchestrator.services.moves import group_event, move_task, task_event
 from orchestrator.services.named_systems import known_systems
 from orchestrator.services.replacement import reconsider, sent_at
 from orchestrator.services.tasks import Submitter, cancel_task, new_task, read_task
@@ -146,29 +146,6 @@ def _read_children(
     return ready
 
 
-def group_event(
-    group: Group,
-    type_: str,
-    summary: str,
-    *,
-    actor: str = "facet",
-    data: Mapping[str, Any] | None = None,
-    next_actions: Sequence[Mapping[str, Any]] = (),
-) -> Happening:
-    """Return the event of something that happened to a group."""
-    return Happening(
-        type=type_,
-        subject=group.handle,
-        user_id=group.user_id,
-        group=group.handle,
-        actor=actor,
-        state=group.state,
-        summary=summary,
-        data=data or {},
-        next_actions=next_actions,
-    )
-
-
 def find_group(user: AbstractBaseUser, handle: object, *, lock: bool = False) -> Group:
     """Return a group of this user.
 
@@ -188,7 +165,7 @@ def advance_group(group_id: int, *, now: datetime) -> bool:
     group = Group.objects.select_for_update(no_key=True, skip_locked=True).filter(pk=group_id).first()
     if group is None or is_terminal(GROUP_MOVES, GroupState(group.state)):
         return False
-    tasks = {task.group_key: task for task in _children(group)}
+    tasks = {_key(task): task for task in _children(group)}
     found = step(
         [_child(task) for task in tasks.values()],
         required=group.spec["require"],
@@ -200,9 +177,10 @@ def advance_group(group_id: int, *, now: datetime) -> bool:
         with about(tasks[key]):
             _give_up(tasks[key], sibling, now=now)
     # The stalled first: who starts work holds its budgets, and must not wait for another task's lock then.
-    for key in found.stalled:
-        with about(tasks[key]):
-            _help(group, tasks[key], now=now)
+    # One at a time: where the next could go is known once this one has gone.
+    if (stalled := _next_stalled(tasks[key] for key in found.stalled)) is not None:
+        with about(stalled):
+            _help(group, stalled, now=now)
     left = _start_some([tasks[key] for key in found.start], now=now)
     if found.target is not None:
         _end(group, found.target, list(tasks.values()), now=now)
@@ -218,11 +196,20 @@ def _children(group: Group) -> list[Task]:
     return list(rows.order_by("pk"))
 
 
+def _key(task: Task) -> str:
+    """Return a child's name among its siblings; what joined before it was given one goes by its handle."""
+    return task.group_key or task.handle
+
+
 def _child(task: Task) -> Child:
     attempt = task.attempt
-    waits = attempt is not None and task.state in (TaskState.SUBMITTED, TaskState.PENDING)
+    waits = (
+        attempt is not None
+        and attempt.cancel_requested_at is None
+        and task.state in (TaskState.SUBMITTED, TaskState.PENDING)
+    )
     return Child(
-        key=task.group_key,
+        key=_key(task),
         round=task.group_round,
         after=tuple(task.group_after),
         state=TaskState(task.state),
@@ -259,26 +246,21 @@ def _give_up(task: Task, sibling: str, *, now: datetime) -> None:
     record([task_event(task, "task.cancelled", f"{task.name} cancelled: {reason}")], now=now)
 
 
+def _next_stalled(tasks: Iterable[Task]) -> Task | None:
+    """Return the first stalled child that nothing was done about."""
+    waiting = (task for task in tasks if not task.plan.get("is_relaxed") and task.cancel_requested_at is None)
+    return next(waiting, None)
+
+
 def _help(group: Group, task: Task, *, now: datetime) -> None:
-    """Move a stalled child if it pays; distinct systems buy nothing once its siblings have ended."""
-    if task.plan.get("is_relaxed") or task.cancel_requested_at is not None:
-        return
-    Task.objects.filter(pk=task.pk).update(plan={**task.plan, "is_relaxed": True})
+    """Say that a child is stalled, and move it if that pays; else it is compared again as any other."""
     task.plan = {**task.plan, "is_relaxed": True}
+    Task.objects.filter(pk=task.pk).update(plan=task.plan)
     where = task.attempt.system.slug if task.attempt else "nowhere"
-    events = [
-        group_event(
-            group,
-            "group.child_stalled",
-            f"{task.name} still waits on {where}; its siblings have ended",
-            data={"task": task.handle, "system": where},
-        )
-    ]
-    moves = reconsider(task, now=now)
-    if moves and group.spec["diversity"] == "soft":
-        text = f"distinct systems no longer buy parallelism: {task.name} may join its siblings' systems"
-        events.append(group_event(group, "group.constraint_relaxed", text, data={"task": task.handle}))
-    record(events, now=now)
+    text = f"{task.name} still waits on {where}; nothing else of its round runs any more"
+    data = {"task": task.handle, "system": where}
+    record([group_event(group, "group.child_stalled", text, data=data)], now=now)
+    reconsider(task, now=now)
 
 
 def _record_rounds(group: Group, found: Step, *, now: datetime) -> None:

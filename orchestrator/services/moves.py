@@ -16,7 +16,7 @@ from orchestrator.lifecycle import (
     check_move,
     is_terminal,
 )
-from orchestrator.models import Attempt, Task, Transfer
+from orchestrator.models import Attempt, Group, Task, Transfer
 from providers.errors import IllegalMove
 
 
@@ -133,6 +133,29 @@ def attempt_event(
         state=attempt.state,
         summary=summary,
         data=data or {},
+    )
+
+
+def group_event(
+    group: Group,
+    type_: str,
+    summary: str,
+    *,
+    actor: str = "facet",
+    data: Mapping[str, Any] | None = None,
+    next_actions: Sequence[Mapping[str, Any]] = (),
+) -> Happening:
+    """Return the event of something that happened to a group."""
+    return Happening(
+        type=type_,
+        subject=group.handle,
+        user_id=group.user_id,
+        group=group.handle,
+        actor=actor,
+        state=group.state,
+        summary=summary,
+        data=data or {},
+        next_actions=next_actions,
     )
 
 

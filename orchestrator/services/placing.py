@@ -305,15 +305,29 @@ def _crowded(value: DecisionValue, load: Mapping[str, int]) -> set[str]:
 
 
 def diversity_load(task: Task) -> dict[str, int]:
-    """Return how many siblings are at each system; empty where the group wants no spreading."""
-    if task.group is None or task.group.spec["diversity"] == "none" or task.plan.get("is_relaxed"):
+    """Return how many siblings are at each system; empty where the group wants no spreading (any more)."""
+    if task.group is None or task.group.spec["diversity"] == "none" or is_relaxed(task):
         return {}
+    return siblings_at(task)
+
+
+def siblings_at(task: Task) -> dict[str, int]:
+    """Return how many siblings are, or ended, at each system."""
     systems = (
-        Task.objects.filter(group=task.group, attempt__isnull=False)
+        Task.objects.filter(group=task.group_id, attempt__isnull=False)
         .exclude(pk=task.pk)
         .values_list("attempt__system__slug", flat=True)
     )
     return dict(Counter(systems))
+
+
+def is_relaxed(task: Task) -> bool:
+    """Return whether the wish to spread was given up for a stalled child; a rule to spread never is."""
+    return (
+        task.group is not None
+        and task.group.spec["diversity"] == "soft"
+        and bool(task.plan.get("is_relaxed"))
+    )
 
 
 def keeps_apart(task: Task) -> bool:

@@ -144,13 +144,16 @@ def new_task(
     group: Group | None = None,
     place: tuple[str, int, Sequence[str]] = ("", 1, ()),
 ) -> Task:
-    """Write an accepted task with envelope, budget and event; `place`: its key, round and siblings."""
+    """Write an accepted task with envelope, budget and event; `place`: its key, round and siblings.
+
+    A task that joins a group on its own is known by its handle there.
+    """
     user, actor = who.user, who.actor
     envelope = keep_envelope(understood.envelope, user_id=user.pk, now=now)
-    spec = dict(stored(wanted))
+    spec, handle = dict(stored(wanted)), new_handle("task", now)
     key, round_, after = place
     task = Task.objects.create(
-        handle=new_handle("task", now),
+        handle=handle,
         user_id=user.pk,
         actor=actor,
         token=who.token,
@@ -161,7 +164,7 @@ def new_task(
         spec=spec,
         envelope=envelope,
         group=group,
-        group_key=key,
+        group_key=key or (handle if group is not None else ""),
         group_round=round_,
         group_after=list(after),
         client_ref=wanted.client_ref,

@@ -15,7 +15,8 @@ from structlog.contextvars import bound_contextvars
 from federation.models import Event, System
 from orchestrator.lifecycle import AttemptState, GroupState, TaskState
 from orchestrator.models import Attempt, Group, Task
-from orchestrator.services import groups
+from orchestrator.services import groups, tasks
+from orchestrator.services.placing import diversity_load
 from providers.errors import InvalidInput
 from tests.state.conftest import Sites
 from tests.stepping import step
@@ -232,6 +233,8 @@ def test_a_stalled_child_joins_its_siblings_system_and_the_group_says_so(
     assert stuck.attempts.get().state == AttemptState.PENDING
 
     groups.advance_group(group.pk, now=timezone.now() + timedelta(minutes=5))
+    told = Event.objects.get(subject=group.handle, type="group.constraint_relaxed")
+    assert told.data == {"task": stuck.handle, "system": "vista"}
     Attempt.objects.filter(task=stuck).update(due_at=timezone.now(), cancel_requested_at=timezone.now())
     until_group(group)
 
@@ -239,6 +242,96 @@ def test_a_stalled_child_joins_its_siblings_system_and_the_group_says_so(
     assert types_of(group)[1:3] == ["group.child_stalled", "group.constraint_relaxed"]
     old, new = stuck.attempts.order_by("number")
     assert (old.state, new.system.slug) == (AttemptState.SUPERSEDED, "vista")
+
+
+@pytest.mark.parametrize("kept", ["hard", "disabled"])
+def test_a_stalled_child_stays_where_a_rule_or_its_own_word_keeps_it(
+    two: Sites, alice: User, kept: str
+) -> None:
+    child = {"command": "true", "replacement": {"enabled": kept != "disabled"}}
+    diversity = "hard" if kept == "hard" else "soft"
+    group = submit(alice, diversity=diversity, children=[child, child])
+    advance(group)
+    stuck = group.tasks.get(attempt__system__slug="delta")
+    _wait_in_vain(stuck)
+    end_well(group.tasks.exclude(pk=stuck.pk).get())
+
+    for minutes in (5, 10):
+        groups.advance_group(group.pk, now=timezone.now() + timedelta(minutes=minutes))
+
+    stuck.refresh_from_db()
+    assert types_of(group)[1:] == ["group.child_stalled"]
+    assert stuck.attempts.get().cancel_requested_at is None
+    assert diversity_load(stuck) == ({"vista": 1} if kept == "hard" else {})
+
+
+def test_of_two_stalled_children_one_moves_at_a_time(two: Sites, alice: User) -> None:
+    child = {"command": "true", "envelope": {"policy": {"allow_systems": ["delta"]}}}
+    group = submit(alice, diversity="soft", children=[{"command": "true"}, child, child])
+    advance(group)
+    first, *stuck = group.tasks.order_by("pk")
+    for task in stuck:
+        _wait_in_vain(task)
+    end_well(first)
+
+    at = timezone.now() + timedelta(minutes=5)
+    told = []
+    for _ in range(3):
+        groups.advance_group(group.pk, now=at)
+        told.append([event.data["task"] for event in _stalled(group)])
+
+    assert told == [[stuck[0].handle], [each.handle for each in stuck], [each.handle for each in stuck]]
+
+
+def _stalled(group: Group) -> list[Event]:
+    return list(Event.objects.filter(subject=group.handle, type="group.child_stalled").order_by("id"))
+
+
+def _wait_in_vain(task: Task) -> None:
+    """Let a placed task's job wait since now; no site is asked."""
+    at = timezone.now()
+    for state in (AttemptState.DISPATCHING, AttemptState.SUBMITTED, AttemptState.PENDING):
+        Attempt.objects.filter(task=task).update(state=state.value)
+    Attempt.objects.filter(task=task).update(
+        job_id=f"{task.pk}", submitted_at=at, observed_at=at, due_at=None
+    )
+    for moved in (TaskState.SUBMITTED, TaskState.PENDING):
+        Task.objects.filter(pk=task.pk).update(state=moved.value)
+
+
+def end_well(task: Task) -> None:
+    """Let a placed task have succeeded; no site is asked."""
+    at = timezone.now()
+    for state in (AttemptState.DISPATCHING, AttemptState.SUBMITTED, AttemptState.SUCCEEDED):
+        Attempt.objects.filter(task=task).update(state=state.value, started_at=at, ended_at=at, due_at=None)
+    for moved in (TaskState.SUBMITTED, TaskState.SUCCEEDED):
+        Task.objects.filter(pk=task.pk).update(state=moved.value, finished_at=at)
+
+
+def test_tasks_that_join_a_group_on_their_own_are_children_like_the_others(two: Sites, alice: User) -> None:
+    group = submit(alice, children=[{"command": "true"}])
+    advance(group)
+    joined = [
+        tasks.submit_task(
+            alice,
+            {"command": "true", "envelope": ONE_GPU, "group": group.handle},
+            actor="user:alice",
+            now=timezone.now(),
+        ).task
+        for _ in range(2)
+    ]
+    first = group.tasks.get(group_key="1")
+    for ended in (first, joined[1]):
+        end_well(ended)
+
+    advance(group)
+    assert group.state == GroupState.RUNNING
+
+    end_well(joined[0])
+    Task.objects.filter(pk=joined[0].pk).update(group_key="")  # as a version before wrote it
+    advance(group)
+    assert group.state == GroupState.SUCCEEDED
+    assert Event.objects.get(subject=group.handle, type="group.succeeded").data["children"]["succeeded"] == 3
 
 
 @pytest.mark.parametrize(

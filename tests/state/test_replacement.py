@@ -1,6 +1,7 @@
 """Waiting work moves by the margin, at most three times, and never because of itself."""
 
 from datetime import datetime, timedelta
+from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
@@ -9,16 +10,20 @@ from django.db import transaction
 from federation.models import Connection, Event, System
 from federation.selectors import records_for
 from orchestrator.envelope.types import Data, DataRef
+from orchestrator.lifecycle import AttemptState
 from orchestrator.models import Attempt, Task
+from orchestrator.observation import Fold
 from orchestrator.services import replacement, tasks
+from orchestrator.services.attempts import apply_fold
 from orchestrator.services.placing import envelope_now
 from orchestrator.services.replacement import MAX_MOVES, next_comparison, reconsider
+from orchestrator.services.spending import Purse
 from providers.types import GpuPool, JobState, Node, Probe, QueueJob
 from tests.web.world import make_system, probe, profile, see
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-WORK = {
+WORK: dict[str, Any] = {
     "command": "true",
     "envelope": {
         "gpus": 4,
@@ -30,10 +35,11 @@ WORK = {
 OURS = "4711"
 
 
-def _waiting(user: User, *, now: datetime) -> Task:
+def _waiting(user: User, *, now: datetime, **envelope: object) -> Task:
     """Return a task whose job waits at Anvil, the only system so far."""
     make_system(user, "anvil", "Anvil", "a100", "40G", free=4, now=now)
-    task = tasks.submit_task(user, WORK, actor="user", now=now).task
+    wanted = {**WORK, "envelope": {**WORK["envelope"], **envelope}}
+    task = tasks.submit_task(user, wanted, actor="user", now=now).task
     attempt = task.attempts.get()
     for state in ("dispatching", "submitted", "pending"):
         Attempt.objects.filter(pk=attempt.pk).update(state=state)
@@ -44,15 +50,24 @@ def _waiting(user: User, *, now: datetime) -> Task:
 
 
 def _seen(
-    slug: str, user: User, *, busy_s: int, now: datetime, ours: bool = False, clock_ahead_s: int = 0
+    slug: str,
+    user: User,
+    *,
+    busy_s: int,
+    now: datetime,
+    ours: bool = False,
+    free: int = 0,
+    clock_ahead_s: int = 0,
 ) -> None:
-    """Let a system be seen with one node of four GPUs, held for so long; our job may wait there."""
-    usable = {"partitions": ("gpu",), "state": "allocated", "usable": True, "cpus_total": 64, "cpus_free": 0}
+    """Let a system be seen with one node of four GPUs, held but for `free` for so long; ours may wait."""
+    usable = {"partitions": ("gpu",), "state": "mixed" if free else "allocated", "usable": True}
     held = Node(
         name="g0",
+        cpus_total=64,
+        cpus_free=16 * free,
         memory_total_mib=262_144,
-        memory_free_mib=0,
-        gpus=(GpuPool(type="a100", total=4, used=4, free=0),),
+        memory_free_mib=65_536 * free,
+        gpus=(GpuPool(type="a100", total=4, used=4 - free, free=free),),
         **usable,
     )
     job = QueueJob(
@@ -61,8 +76,8 @@ def _seen(
         state_raw="RUNNING",
         user="kofi",
         partitions=("gpu",),
-        gpus=4,
-        cpus=64,
+        gpus=4 - free,
+        cpus=64 - 16 * free,
         nodes=1,
         node_names=("g0",),
         walltime_s=busy_s,
@@ -72,6 +87,8 @@ def _seen(
         update={
             "job_id": OURS,
             "user": "mira",
+            "gpus": 4,
+            "cpus": 32,
             "state": JobState.QUEUED,
             "state_raw": "PENDING",
             "node_names": (),
@@ -109,6 +126,49 @@ def test_a_waiting_job_moves_only_for_more_than_the_margin(
     assert _leaves(task) is moves
     told = [event.data["other"] for event in Event.objects.filter(type="attempt.moved")]
     assert told == (["delta"] if moves else [])
+
+
+ELASTIC = {
+    "gpus": {"min": 1, "max": 4},
+    "cpus": 8,
+    "walltime_s": 14_400,
+    "runtime": {"estimate_s": 3600, "at": {"gpus": 4}},
+}
+"""An hour on four GPUs, three and a half on one."""
+
+
+@pytest.mark.parametrize(("busy_s", "moves"), [(7200, False), (12 * 3600, True)])
+def test_a_waiting_job_takes_another_legal_shape_where_that_ends_it_earlier(
+    alice: User, now: datetime, busy_s: int, moves: bool
+) -> None:
+    task = _waiting(alice, now=now, **ELASTIC)
+    attempt = task.attempts.get()
+    assert attempt.shape["gpus"] == 4
+    later = now + timedelta(seconds=30)
+    _seen("anvil", alice, busy_s=busy_s, now=later, ours=True, free=1)
+    Attempt.objects.filter(pk=attempt.pk).update(
+        predicted={**attempt.predicted, "wait_s": {"p50": 10, "p90": 60}}
+    )
+
+    with transaction.atomic():
+        assert reconsider(Task.objects.get(pk=task.pk), now=later) is moves
+
+    told = [event.data.get("shape") for event in Event.objects.filter(type="attempt.moved")]
+    assert (_leaves(task), told) == (moves, [{"nodes": 1, "gpus": 1, "cpus": 8}] if moves else [])
+    if not moves:
+        return
+    Attempt.objects.filter(pk=attempt.pk).update(ended_at=later)
+    _gives_way(Attempt.objects.get(pk=attempt.pk), later)
+    _seen("anvil", alice, busy_s=busy_s, now=later, free=1)
+    tasks.advance_task(task.pk, now=later)
+    new = task.attempts.get(number=2)
+    assert (new.system.slug, new.shape["gpus"]) == ("anvil", 1)
+
+
+def _gives_way(attempt: Attempt, now: datetime) -> None:
+    """Let the site confirm that a job is gone."""
+    with transaction.atomic():
+        apply_fold(attempt, Fold(target=AttemptState.SUPERSEDED), now=now, due_at=None)
 
 
 @pytest.mark.parametrize("kept_from", ["never", "avoid", "resume"])
@@ -149,12 +209,13 @@ def test_inputs_that_were_brought_are_not_brought_again_where_the_job_waits(
     attempt = Attempt.objects.get(task=task)
     later = now + timedelta(seconds=30)
     _seen("anvil", alice, busy_s=1200, now=later, ours=True)
-    given = envelope_now(task)
+    given = replacement._same_size(envelope_now(task), attempt)
     brought = given.model_copy(update={"data": Data(inputs=(DataRef(uri="globus://abc/big", bytes=10**12),))})
 
-    stays_s = replacement._in_place_s(task, attempt, brought, now=later)
+    stays = replacement._in_place(task, attempt, brought, Purse(), now=later)
 
-    assert stays_s == replacement._in_place_s(task, attempt, given, now=later)
+    assert stays is not None
+    assert stays == replacement._in_place(task, attempt, given, Purse(), now=later)
     attempt.predicted = {**attempt.predicted, "transfer_s": 9000, "completion_s": 20_000}
     attempt.expected_start_at = later + timedelta(seconds=700)
     assert replacement._remaining_s(attempt, None, now=later) == 700 + 3600
@@ -191,6 +252,24 @@ def test_after_three_moves_a_job_stays_and_a_job_that_may_not_move_is_never_comp
     assert next_comparison(task, attempt, now=soon) is None
     task.replacements, task.spec["replacement"]["enabled"] = 0, False
     assert next_comparison(task, attempt, now=soon) is None
+
+
+@pytest.mark.parametrize("kept", ["not allowed", "moved enough"])
+def test_a_job_that_may_not_move_gives_no_way_whoever_asks(alice: User, now: datetime, kept: str) -> None:
+    task = _waiting(alice, now=now)
+    make_system(alice, "delta", "Delta", "a100", "40G", free=4, now=now)
+    later = now + timedelta(seconds=30)
+    _seen("anvil", alice, busy_s=3600, now=later, ours=True)
+    _seen("delta", alice, busy_s=600, now=later)
+    if kept == "not allowed":
+        task.spec["replacement"]["enabled"] = False
+    else:
+        task.replacements = MAX_MOVES
+
+    with transaction.atomic():
+        assert not reconsider(task, now=later)
+
+    assert not _leaves(task)
 
 
 def test_a_job_on_its_way_out_is_not_asked_twice(alice: User, now: datetime) -> None:

@@ -102,3 +102,13 @@ def test_a_child_is_stalled_when_it_alone_is_left_and_overdue_by_its_own_estimat
     assert due(done, waiting("b", for_s=301, p90_s=300)).stalled == ("b",)
     assert due(child("a", TaskState.RUNNING), waiting("b", for_s=9999)).stalled == ()
     assert due(waiting("b", for_s=9999)).stalled == ()
+
+
+def test_several_children_are_stalled_when_all_that_is_left_of_their_round_is_overdue() -> None:
+    done, late = child("a", TaskState.SUCCEEDED), waiting("b", for_s=61)
+
+    assert due(done, late, waiting("c", for_s=300)).stalled == ("b", "c")
+    assert due(done, late, waiting("c", for_s=59)).stalled == ()
+    assert due(done, late, child("c", TaskState.PLACING)).stalled == ()
+    assert due(late, waiting("c", for_s=300)).stalled == ()  # side by side is still what they could run
+    assert due(done, late, child("c", TaskState.RUNNING, round_=2), required="any").stalled == ("b",)
