@@ -10,7 +10,7 @@ from django.db.models import Prefetch, Q, QuerySet
 from orchestrator.budget_models import Approval, Budget, BudgetScope, Meter
 from orchestrator.budgets import CENT, Ask, Gauge
 from orchestrator.budgets_shown import ApprovalShown, BudgetShown, CostShown, MeterShown
-from orchestrator.models import Attempt, Task
+from orchestrator.models import Attempt, Group, Task
 from orchestrator.token_lines import above
 
 
@@ -189,6 +189,29 @@ def costs_of(task: Task) -> list[CostShown]:
             }
         )
     return list(found.values())
+
+
+def costs_of_group(group: Group) -> list[CostShown]:
+    """Return what all tasks of a group cost together, site by site; sites are never added up."""
+    found: dict[tuple[str, str], CostShown] = {}
+    rows = Task.objects.filter(group=group).only("attempt_id").prefetch_related(costed_attempts())
+    for task in rows.order_by("pk"):
+        for cost in costs_of(task):
+            key = (cost.system, cost.unit)
+            found[key] = _together(found[key], cost) if key in found else cost
+    return [found[key] for key in sorted(found)]
+
+
+def _together(one: CostShown, other: CostShown) -> CostShown:
+    """Return the sum of two costs at one site; what neither was predicted to cost stays unknown."""
+    told = {
+        name: sum(
+            (each for each in (getattr(one, name), getattr(other, name)) if each is not None), Decimal(0)
+        )
+        for name in ("predicted_p50", "predicted_p90", "predicted_most", "reserved", "settled")
+        if getattr(one, name) is not None or getattr(other, name) is not None
+    }
+    return one.model_copy(update=told)
 
 
 def _nothing(system: str, unit: str) -> CostShown:

@@ -222,6 +222,20 @@ class GroupShown(Frozen):
     finished_at: datetime | None
 
 
+class GroupManifestShown(Frozen):
+    """What the children of a group left together so far; each child's own manifest lists its files."""
+
+    manifests: int = Field(description="Children that have left one.")
+    unlisted: int = Field(description="Of these, the ones whose files their site could not list.")
+    files: int
+    bytes: int
+    started_at: datetime | None = Field(description="The first start of any attempt, by accounting.")
+    ended_at: datetime | None = Field(description="The last end so far.")
+    cost: list[CostShown] = Field(
+        description="By system, each in its own unit and never added up; empty where nothing is charged."
+    )
+
+
 class TransferItem(Frozen):
     """One file or folder of a transfer."""
 

@@ -6,8 +6,9 @@ from typing import Any
 from pydantic import Field, RootModel
 
 from orchestrator import selectors
+from orchestrator.group_selectors import manifest_of_group
 from orchestrator.services import groups, tasks, transfer_ends
-from orchestrator.shown import AttemptShown, GroupShown, TaskShown, TransferShown
+from orchestrator.shown import AttemptShown, GroupManifestShown, GroupShown, TaskShown, TransferShown
 from orchestrator.transfer_selectors import show_transfer
 from portal.skills.bounds import fitting, size
 from portal.skills.registry import Answer, Call, Scope, Skill, register
@@ -94,6 +95,7 @@ class GroupResult(Frozen):
     id: str
     state: str
     group: GroupShown
+    manifest: GroupManifestShown
     results: list[dict[str, Any]] = Field(description="By child: handle, state, place, cause, manifest.")
     more: str | None = Field(description="Where the rest is, when there are too many children to list here.")
 
@@ -139,7 +141,16 @@ def _group_result(handle: str, call: Call) -> Answer:
     more = f"/api/v1/tasks?group={handle}" if most and sum(shown.counts.values()) > most else None
     shown = shown.model_copy(update={"children": None})
     return Answer(
-        AnyResult(GroupResult(id=shown.id, state=shown.state, group=shown, results=results, more=more))
+        AnyResult(
+            GroupResult(
+                id=shown.id,
+                state=shown.state,
+                group=shown,
+                manifest=manifest_of_group(group),
+                results=results,
+                more=more,
+            )
+        )
     )
 
 

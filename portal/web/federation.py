@@ -9,6 +9,7 @@ from django.views.decorators.http import require_safe
 from federation import selectors as federation
 from federation.types import ResourceRecord
 from orchestrator import selectors
+from orchestrator.outcome_selectors import run_calibration
 from portal.web.guard import SignedInRequest, signed_in
 from portal.web.presenters.events import event_rows
 from portal.web.presenters.history import POINTS, HistoryView, history_view, hours_of
@@ -80,6 +81,7 @@ def system_show(request: SignedInRequest, slug: str) -> HttpResponse:
         jobs=queue_of(slug),
         ours=dict(ours),
         calibration=selectors.calibration(request.user),
+        runs=run_calibration(request.user),
         history=_history(request, slug, records, now=now),
         probes=[federation.show_snapshot(row) for row in probes],
         whole_queue="queue" in request.GET,

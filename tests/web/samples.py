@@ -316,8 +316,8 @@ SYSTEM = federation.SystemPage(
         ),
     ),
     forecasts=(
-        federation.ForecastRow("gpuA100x4", "free, others ahead", 41, 73, 49, 90),
-        federation.ForecastRow("gpuA100x4", "when others end", 12, 25, 67, 92),
+        federation.ForecastRow("gpuA100x4", "Wait", "free, others ahead", 41, 73, 49, 2.1, 90),
+        federation.ForecastRow("gpuA100x4", "Charge", "as declared", 12, None, 67, 1.4, 92),
     ),
     remote_user="mira",
     profile_revision="r4",

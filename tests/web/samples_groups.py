@@ -42,10 +42,12 @@ GROUP = groups.GroupPage(
     ),
     hidden=4,
     systems=(
-        groups.SystemStanding(ANVIL, 2, 0, 1, 1, 2, 1),
+        groups.SystemStanding(ANVIL, 2, 0, 1, 1, 2, 1, "1 SU"),
         groups.SystemStanding(DELTA, 1, 0, 0, 1, 1, 1),
     ),
     results=(groups.ChildResult("task_a", "dock-1", "succeeded", ANVIL, 0, 3, 2048, "anvil:/x", "1 SU"),),
+    files=3,
+    bytes=2048,
     story=EVENTS,
     is_cancelling=True,
     may_cancel=False,

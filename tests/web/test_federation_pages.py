@@ -16,6 +16,7 @@ from orchestrator.services import tasks
 from portal.web.presenters.federation import Pool
 from portal.web.presenters.records import Waits, federation_page
 from portal.web.seen import seen
+from tests.state import spending
 from tests.web.world import make_system
 
 pytestmark = pytest.mark.django_db
@@ -82,6 +83,21 @@ def test_a_system_page_tells_how_good_the_forecasts_there_were(
     row = section[section.index("<tbody>") : section.index("</tbody>")]
     assert ("free, others ahead" in row, row.count("67 %"), row.count("33 %")) == (True, 2, 1)
     assert "How good our forecasts were here" not in browser.get("/systems/delta/").text
+
+
+def test_a_system_page_tells_how_good_runtimes_and_charges_were(
+    federation: User, browser: Client, now: datetime
+) -> None:
+    envelope = {"gpus": 1, "cpus": 1, "walltime_s": 3600, "runtime": {"estimate_s": 1000}}
+    task = spending.submit(federation, now, envelope=envelope)
+    where = spending.run(task, now, ran_s=2500).system.slug
+
+    page = " ".join(browser.get(f"/systems/{where}/").text.split())
+
+    section = page[page.index("How good our forecasts were here") :]
+    words = re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", section[: section.index("</tbody>")]))
+    assert "Runtime as declared 1 0 % 0 % ×2.5 0 %" in words
+    assert "Charge as declared 1 – 0 % ×2.5 0 %" in words
 
 
 def test_old_figures_are_said_to_be_old(federation: User, now: datetime) -> None:

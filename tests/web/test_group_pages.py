@@ -2,6 +2,7 @@
 
 import re
 from datetime import datetime, timedelta
+from decimal import Decimal
 
 import pytest
 from django.contrib.auth.models import User
@@ -11,8 +12,10 @@ from pytest_django import DjangoAssertNumQueries
 from federation.ledger import record
 from orchestrator.lifecycle import AttemptState, GroupState, TaskState
 from orchestrator.models import Attempt, Group, Task
-from orchestrator.services.groups import advance_group, group_event, submit_group
-from orchestrator.services.moves import move_attempt, move_task
+from orchestrator.services.groups import advance_group, submit_group
+from orchestrator.services.manifests import keep_manifest
+from orchestrator.services.moves import group_event, move_attempt, move_task
+from providers.types import FileEntry
 from tests.web.world import positions
 
 pytestmark = pytest.mark.django_db
@@ -145,6 +148,36 @@ def test_cancelling_shows_what_each_site_has_confirmed(
     assert first is not None
     move_attempt(first, AttemptState.CANCELLED, now=now, ended_at=now)
     assert "1 of 2 confirmed" in browser.get(f"/groups/{group.handle}/").text
+
+
+def test_a_group_tells_what_its_children_left_and_cost_together(
+    federation: User, browser: Client, now: datetime
+) -> None:
+    group = campaign(federation, now)
+    for key, size in (("a", 1024), ("b", 512)):
+        task = group.tasks.get(group_key=key)
+        run(task, now, until=AttemptState.SUCCEEDED)
+        Attempt.objects.filter(task=task).update(charge_cost=Decimal("0.25"))
+        task.refresh_from_db()
+        assert task.attempt is not None
+        keep_manifest(task, task.attempt, (FileEntry(path="out", bytes=size),), now=now)
+
+    page = browser.get(f"/groups/{group.handle}/").text
+
+    words = re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", page))
+    assert "2 manifests · 2 files · 1.5 KiB" in words
+    charged = sum(Decimal(each) for each in re.findall(r'data-head="Charged">([\d.]+) SU<', page))
+    assert charged == Decimal("0.5")
+
+
+def test_the_list_says_which_round_is_open_where_not_every_child_is_required(
+    federation: User, browser: Client, now: datetime
+) -> None:
+    group = campaign(federation, now, require="any")
+    run(group.tasks.get(group_key="a"), now, until=AttemptState.SUCCEEDED)
+    advance_group(group.pk, now=now)
+
+    assert "1 of 3 ended, 0 running; round 2 is open." in browser.get("/groups/").text
 
 
 def test_another_users_group_is_not_found(

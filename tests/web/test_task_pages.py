@@ -14,7 +14,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries
 
-from federation.charges import settle
+from federation.charges import correct, settle
 from orchestrator import selectors
 from orchestrator.leavings import Tails
 from orchestrator.lifecycle import AttemptState, Cause, TaskState
@@ -199,6 +199,15 @@ def test_a_finished_task_shows_what_it_left_and_moves_no_more(
     assert "ab" * 5 + "…" in page
     assert "every 15s" not in page
     assert "Yes, cancel it" not in page
+
+
+def test_an_attempt_says_how_often_its_scheduler_began_it_anew(
+    federation: User, browser: Client, now: datetime
+) -> None:
+    task = submit(federation, "requeued", now)
+    Attempt.objects.filter(task=task).update(restarts=2)
+
+    assert "Requeued 2 times by its scheduler." in browser.get(f"/tasks/{task.handle}/").text
 
 
 def test_a_failed_attempt_is_outlined_with_its_cause(
@@ -415,6 +424,11 @@ def test_what_a_failed_task_left_says_why_it_failed_and_what_it_cost(
     assert "CUDA out of memory" in page
     words = re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", page.partition("Cost, before and after")[2]))
     assert re.search(r"science 1 SU 1 SU 0\.25 SU 25 % of expected", words)
+
+    correct(attempt=attempt.handle, cost=Decimal("0.5"), note="the site's bill", now=now)
+    page = browser.get(f"/tasks/{task.handle}/").text
+    words = re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", page.partition("Cost, before and after")[2]))
+    assert re.search(r"science 1 SU 1 SU 0\.5 SU 50 % of expected", words)
 
 
 def test_an_earlier_decision_can_be_read_and_a_place_left_out_of_the_next(

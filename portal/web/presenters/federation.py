@@ -246,13 +246,19 @@ class MaintenanceRow:
 
 @dataclass(frozen=True, slots=True)
 class ForecastRow:
-    """How good the caller's own forecasts were for one kind of wait; percent of `n` started attempts."""
+    """How good the caller's own forecasts of one kind were at one partition; percent of `n` attempts."""
 
     partition: str
+    measure: str
+    """What was forecast: wait, runtime or charge, as a person reads it."""
     kind: str
+    """The class of a wait; what a runtime or a charge rested on."""
     n: int
-    within_minute: int
+    within_minute: int | None
+    """None for charges, which are no times."""
     within_twice: int
+    factor: float
+    """By how much a forecast is usually off, up or down; 1 = exact."""
     p90_held: int
 
 

@@ -10,7 +10,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from orchestrator.lifecycle import GROUP_MOVES, GroupState, is_terminal
-from portal.web.presenters.from_result import manifest_view
+from portal.web.presenters.from_result import booked, manifest_view
 from portal.web.presenters.from_task import attempt_facts, headline, ref_of
 from portal.web.presenters.groups import (
     ChildLane,
@@ -96,7 +96,8 @@ def group_headline(group: "Group", tasks: Sequence["Task"]) -> str:
             "Cancelling: %(n)s children have not ended yet.",
             left,
         ) % {"n": left}
-    open_round = next((number for number, done in _rounds(tasks) if not done), None)
+    rounds = sorted({task.group_round for task in tasks})
+    open_round = next((number for number in rounds if number not in group.completed_rounds), None)
     told = _("%(ended)s of %(total)s ended, %(running)s running") % {
         "ended": ended,
         "total": total,
@@ -111,14 +112,6 @@ def _counted(counts: Counter[str], total: int) -> str:
     return _("%(what)s of %(total)s.") % {"what": ", ".join(parts), "total": total}
 
 
-def _rounds(tasks: Sequence["Task"]) -> list[tuple[int, bool]]:
-    """Return each round with whether all of its children have ended."""
-    return [
-        (number, all(t.state in TERMINAL_TASK_STATES for t in tasks if t.group_round == number))
-        for number in sorted({task.group_round for task in tasks})
-    ]
-
-
 def group_page(rows: GroupRows, refs: Refs, *, story: tuple[EventRow, ...], now: datetime) -> GroupPage:
     """Return the whole page of one group."""
     group, tasks = rows.group, rows.tasks
@@ -128,6 +121,7 @@ def group_page(rows: GroupRows, refs: Refs, *, story: tuple[EventRow, ...], now:
     frame = frame_of(every, now=now, expects_of_ended=False)
     is_final = is_terminal(GROUP_MOVES, GroupState(group.state))
     cancelling = group.cancel_requested_at is not None
+    results = tuple(_result(task, refs) for task in tasks if getattr(task, "manifest", None))
     return GroupPage(
         handle=group.handle,
         name=group.name,
@@ -144,7 +138,9 @@ def group_page(rows: GroupRows, refs: Refs, *, story: tuple[EventRow, ...], now:
         rounds=_round_views(group, drawn, tried, frame, refs, now=now),
         hidden=len(tasks) - len(drawn),
         systems=_systems(rows, refs),
-        results=tuple(_result(task, refs) for task in tasks if getattr(task, "manifest", None)),
+        results=results,
+        files=sum(each.files for each in results),
+        bytes=sum(each.bytes for each in results),
         story=story,
         is_cancelling=cancelling and not is_final,
         may_cancel=not is_final and not cancelling,
@@ -245,6 +241,7 @@ def _systems(rows: GroupRows, refs: Refs) -> tuple[SystemStanding, ...]:
                 ended=sum(a.state in TERMINAL_ATTEMPT_STATES for a in accepted),
                 asked=len(asked),
                 confirmed=sum(a.state in TERMINAL_ATTEMPT_STATES for a in asked),
+                charged=booked(here),
             )
         )
     return tuple(standings)

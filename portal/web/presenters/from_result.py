@@ -1,6 +1,6 @@
 """What a task left behind, why it failed, and what it cost: expected, reserved and settled. Pure."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING
@@ -65,7 +65,7 @@ def cost_lines(
         unit = expected.get("unit") or next((line.allocation.unit for line in found.values()), None)
         if not unit:
             continue
-        settled = found.get("settle")
+        settled = _settled(attempt, charges)
         lines.append(
             CostLine(
                 attempt=attempt.number,
@@ -73,16 +73,34 @@ def cost_lines(
                 account=attempt.account,
                 expected=_amount(expected.get("amount"), unit),
                 reserved=_amount(found["reserve"].amount if "reserve" in found else None, unit),
-                settled=_amount(settled.amount if settled else None, unit),
-                is_released="release" in found,
-                share=_share(settled.amount if settled else None, expected.get("amount")),
+                settled=_amount(settled, unit),
+                is_released="release" in found and "correct" not in found,
+                share=_share(settled, expected.get("amount")),
             )
         )
     return tuple(lines)
 
 
 def _amount(amount: Decimal | str | None, unit: str) -> str:
+    """Return an amount in a site's unit; empty where it is not known."""
     return "" if amount is None else f"{Decimal(amount).normalize():f} {unit}"
+
+
+def _settled(attempt: "Attempt", charges: Iterable["Charge"]) -> Decimal | None:
+    """Return what was booked, with its corrections; without a ledger of ours, what accounting says."""
+    own = [line for line in charges if line.attempt_handle == attempt.handle]
+    lines = [line.amount for line in own if line.kind in ("settle", "correct")]
+    return sum(lines, Decimal(0)) if lines else None if own else attempt.charge_cost
+
+
+def booked(attempts: Iterable["Attempt"]) -> str:
+    """Return what attempts at one site cost together so far, in its unit; empty where nothing is charged."""
+    found: dict[str, Decimal] = {}
+    for attempt in attempts:
+        unit = ((attempt.predicted or {}).get("charge") or {}).get("unit")
+        if unit and attempt.charge_cost is not None:
+            found[unit] = found.get(unit, Decimal(0)) + attempt.charge_cost
+    return ", ".join(_amount(amount, unit) for unit, amount in sorted(found.items()))
 
 
 def _share(settled: Decimal | None, expected: str | None) -> int | None:

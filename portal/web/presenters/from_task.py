@@ -7,7 +7,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy
+from django.utils.translation import gettext_lazy, ngettext
 
 from orchestrator.forecasts import forecast_of
 from orchestrator.lifecycle import ATTEMPT_MOVES, TASK_MOVES, AttemptState, TaskState, is_terminal
@@ -123,9 +123,19 @@ _RIVALS = {
 
 
 def _why(attempt: "Attempt") -> str:
-    """Return why an attempt stands as it stands, and while it is open why another may stand beside it."""
+    """Return why an attempt stands as it does, how often it began anew, why another may stand beside it."""
     beside = _RIVALS.get(attempt.rivalry, "") if attempt.finished_at is None else ""
-    return " ".join(str(part) for part in (beside, attempt.reason_explained) if part)
+    again = (
+        ngettext(
+            "Requeued %(n)s time by its scheduler.",
+            "Requeued %(n)s times by its scheduler.",
+            attempt.restarts,
+        )
+        % {"n": attempt.restarts}
+        if attempt.restarts
+        else ""
+    )
+    return " ".join(str(part) for part in (beside, again, attempt.reason_explained) if part)
 
 
 def expected_start(attempt: "Attempt | None") -> datetime | None:

@@ -93,6 +93,8 @@ class SystemStanding:
     """Attempts there that were asked to end."""
     confirmed: int
     """Of those, how many the site says have ended."""
+    charged: str = ""
+    """What ended attempts there cost, in the site's own unit; empty: nothing is charged, or nothing ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +133,9 @@ class GroupPage:
     """Children that are not drawn: there are too many."""
     systems: tuple[SystemStanding, ...]
     results: tuple[ChildResult, ...]
+    files: int
+    """Of all results together."""
+    bytes: int
     story: tuple[EventRow, ...]
     is_cancelling: bool
     may_cancel: bool

@@ -3,12 +3,14 @@
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from math import exp
 
 from django.utils.translation import gettext as _
-from django.utils.translation import ngettext
+from django.utils.translation import gettext_lazy, ngettext
 
 from federation.shown import SnapshotShown
 from federation.types import Maintenance, NodeView, ResourceRecord, UserLimits
+from orchestrator.outcomes import RunReliability
 from orchestrator.placement.calibration import Reliability
 from portal.web.presenters.access import ProbeRow, access_view
 from portal.web.presenters.federation import (
@@ -171,20 +173,47 @@ def maintenance_rows(records: Iterable[ResourceRecord]) -> tuple[MaintenanceRow,
     )
 
 
-def forecast_rows(calibration: Iterable[Reliability], slug: str) -> tuple[ForecastRow, ...]:
-    """Return how good the forecasts at one system were, in the order given."""
-    return tuple(
+_MEASURES = {"runtime": gettext_lazy("Runtime"), "charge": gettext_lazy("Charge")}
+_BASES = {
+    "declared": gettext_lazy("as declared"),
+    "history": gettext_lazy("learned from earlier runs"),
+    "assumed": gettext_lazy("assumed from the wall time"),
+}
+
+
+def forecast_rows(
+    waits: Iterable[Reliability], runs: Iterable[RunReliability], slug: str
+) -> tuple[ForecastRow, ...]:
+    """Return how good the forecasts at one system were: waits, then runtimes and charges, as given."""
+    rows = [
         ForecastRow(
             partition=found.partition,
+            measure=_("Wait"),
             kind=str(WAIT_KINDS[found.wait_class]),
             n=found.n,
             within_minute=round(100 * found.within_minute_frac),
             within_twice=round(100 * found.within_twice_frac),
+            factor=round(exp(found.mean_abs_log_error), 1),
             p90_held=round(100 * found.p90_coverage_frac),
         )
-        for found in calibration
+        for found in waits
         if found.system == slug
-    )
+    ]
+    rows += [
+        ForecastRow(
+            partition=run.partition,
+            measure=str(_MEASURES[run.measure]),
+            kind=str(_BASES.get(run.basis, run.basis)),
+            n=run.n,
+            within_minute=None if run.within_minute_frac is None else round(100 * run.within_minute_frac),
+            within_twice=round(100 * run.within_twice_frac),
+            factor=round(exp(run.mean_abs_log_error), 1),
+            p90_held=round(100 * run.p90_coverage_frac),
+        )
+        for run in runs
+        if run.system == slug
+    ]
+    return tuple(rows)
 
 
 def system_page(
@@ -196,6 +225,7 @@ def system_page(
     jobs: Sequence[QueueJob],
     ours: Mapping[str, str],
     calibration: Iterable[Reliability],
+    runs: Iterable[RunReliability] = (),
     history: HistoryView | None = None,
     probes: Iterable[SnapshotShown] = (),
     whole_queue: bool = False,
@@ -211,7 +241,7 @@ def system_page(
         queue_hidden=hidden,
         limits=limit_rows((record.partition, record.limits) for record in records),
         maintenance=maintenance_rows(records),
-        forecasts=forecast_rows(calibration, system.slug),
+        forecasts=forecast_rows(calibration, runs, system.slug),
         remote_user=system.remote_user or "",
         profile_revision=f"r{system.revision}" if system.revision else "",
         warnings=system.warnings,
