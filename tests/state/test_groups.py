@@ -320,6 +320,8 @@ def test_tasks_that_join_a_group_on_their_own_are_children_like_the_others(two: 
         ).task
         for _ in range(2)
     ]
+    assert [task.group_key for task in joined] == [task.handle for task in joined]
+    Task.objects.filter(pk__in=[task.pk for task in joined]).update(group_key="")  # as written before
     first = group.tasks.get(group_key="1")
     for ended in (first, joined[1]):
         end_well(ended)
@@ -328,7 +330,6 @@ def test_tasks_that_join_a_group_on_their_own_are_children_like_the_others(two: 
     assert group.state == GroupState.RUNNING
 
     end_well(joined[0])
-    Task.objects.filter(pk=joined[0].pk).update(group_key="")  # as a version before wrote it
     advance(group)
     assert group.state == GroupState.SUCCEEDED
     assert Event.objects.get(subject=group.handle, type="group.succeeded").data["children"]["succeeded"] == 3
