@@ -98,7 +98,8 @@ def test_every_page_of_work_is_accessible_and_fits_a_phone(
     page.get_by_role("button", name="Set it").click()
     page.get_by_text("The budget is set.").wait_for()
 
-    wider, cut = {}, {}
+    wider: dict[str, int] = {}
+    cut: dict[str, list[str]] = {}
     for name, path in {
         "work-tasks": "/tasks/",
         "work-task": f"/tasks/{running.handle}/",
