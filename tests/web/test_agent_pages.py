@@ -226,6 +226,6 @@ def test_agent_pages_ask_a_bounded_number_of_questions(
     submit(federation, "long", now, envelope={"gpus": 1, "walltime_s": 10 * 86_400})
     written(hook, now)
 
-    for address, most in (("/agents/", 15), (f"/subscriptions/{hook.handle}/", 9)):
+    for address, most in (("/agents/", 15), (f"/subscriptions/{hook.handle}/", 10)):
         with django_assert_max_num_queries(most):
             browser.get(address)
