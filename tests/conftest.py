@@ -1,10 +1,13 @@
 """What every test may rely on."""
 
 import os
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from django.db import connection
 from hypothesis import settings
+from pytest_django import DjangoDbBlocker
 from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
 # The same examples every time where a run decides whether work lands; fresh ones at the desk.
@@ -36,3 +39,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Begin a distributed run with what takes longest, so that no worker is left alone with it at the end."""
     if hasattr(config, "workerinput"):
         items.sort(key=lambda item: not item.nodeid.startswith(_WHOLE))
+
+
+@pytest.fixture(scope="session")
+def django_db_setup(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[None]:
+    """Let a session that a thread of some test left open not keep the test database from being dropped."""
+    yield
+    others = (
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+        "WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'"
+    )
+    with django_db_blocker.unblock(), connection.cursor() as cursor:
+        cursor.execute(others)
