@@ -78,7 +78,8 @@ def work(task: Task, count: int, *, word: str, state: str, is_open: bool) -> Non
     """Write tasks with a decision and an attempt each, in one state."""
     decision, attempt = task.decisions.get(), task.attempts.get()
     base = {model: model.objects.order_by("-pk")[0].pk for model in (Task, Decision, Attempt)}
-    at = "now()" if is_open else "now() - interval '1 hour'"
+    # What is active was sent before the newest look at its system saw it: it is not in flight.
+    at = f"now() - interval '{'10 minutes' if is_open else '1 hour'}'"
     due = "now() - interval '1 minute'" if is_open else "NULL"
     end = "NULL" if is_open else at
     common = {"state": f"'{state}'", "finished_at": end}
@@ -103,6 +104,7 @@ def work(task: Task, count: int, *, word: str, state: str, is_open: bool) -> Non
         submit_key=f"'k-{word}-' || n",
         job_id="n::text",
         planned_at=at,
+        dispatch_started_at=at,
         submitted_at=at,
         started_at=at,
         ended_at=end,
