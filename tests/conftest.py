@@ -45,7 +45,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def django_db_setup(
     request: pytest.FixtureRequest, django_db_setup: None, django_db_blocker: DjangoDbBlocker
 ) -> Iterator[None]:
-    """End the sessions that threads of some tests hold or would open again; none may hold it when it is dropped."""
+    """End the sessions that threads of tests hold or would open again, before the database is dropped."""
     yield
     if request.config.getvalue("reuse_db"):
         return
