@@ -342,11 +342,11 @@ def replan(
             raise InvalidInput(message, problems=((f"/exclude_systems/{number}", "unknown_system", message),))
     columns: dict[str, Any] = {"excluded_systems": list(exclude_systems), "updated_at": now}
     if envelope is not None or changes is not None or systems is not None:
-        said: Any = changes if envelope is None else envelope
-        if isinstance(said, dict):
-            known_systems(said)
-        body = task.envelope.body if changes is None else with_changes(task.envelope.body, changes)
-        value = read_envelope(body if envelope is None else envelope)
+        for said in (envelope, changes):
+            if isinstance(said, dict):
+                known_systems(said)
+        body: Any = task.envelope.body if envelope is None else envelope
+        value = read_envelope(body if changes is None else with_changes(task.envelope.body, changes))
         columns["envelope"] = keep_envelope(within(value, systems), user_id=user.pk, now=now)
     Task.objects.filter(pk=task.pk).update(**columns)
     for name, value in columns.items():

@@ -11,9 +11,8 @@ from itertools import islice
 
 SECRET, MAIL, PLACE, PERSON, NUMBER = "[secret]", "[e-mail]", "[path]", "[user]", "[address]"
 
-_PASS = re.compile(
-    r"((?<![a-z])pass\s{0,8}=\s{0,8})(\"[^\"\n]{0,500}\"|'[^'\n]{0,500}'|[^\s,;)}\]]+)", re.IGNORECASE
-)
+_VALUE = r"(\"[^\"\n]{0,500}\"|'[^'\n]{0,500}'|[^\s,;)}\]]+)"
+_PASS = re.compile(r"((?<![a-z])pass\s{0,8}=\s{0,8})" + _VALUE, re.IGNORECASE)
 _BLOCK = re.compile(r"-----BEGIN [A-Z0-9 ]+-----.*?(?:-----END [A-Z0-9 ]+-----|\Z)", re.DOTALL)
 _KNOWN = re.compile(
     r"\b(?:"
@@ -28,7 +27,7 @@ _QUERY = re.compile(r"(?<=[?&])([\w.-]{0,40}(?:key|token|sig|secret|code)\w{0,20
 _NAMED = re.compile(
     r"((?:passwo?r?d|passwd|pwd|passphrase|secret|token|credential|api[_-]?key|access[_-]?key"
     r"|private[_-]?key|account[_-]?key|auth|cookie|session[_-]?id|netrc)[\w.-]{0,40}"
-    r"[\"']?\s{0,8}(?::=|=>|=|:|\s)\s{0,8})(\"[^\"\n]{0,500}\"|'[^'\n]{0,500}'|[^\s,;)}\]]+)",
+    r"[\"']?\s{0,8}(?::=|=>|=|:|\s)\s{0,8})" + _VALUE,
     re.IGNORECASE,
 )
 _MAIL = re.compile(r"[\w.+%-]{1,64}@[\w.-]{1,255}")
@@ -59,8 +58,8 @@ def redacted(text: str, *, people: Collection[str] = ()) -> str:
     text = _AUTHORIZATION.sub(lambda found: f"{found[1]} {SECRET}", text)
     text = _IN_URL.sub(f"{SECRET}@", text)
     text = _QUERY.sub(lambda found: f"{found[1]}={SECRET}", text)
-    text = _NAMED.sub(lambda found: f"{found[1]}{SECRET}", text)
-    text = _PASS.sub(lambda found: f"{found[1]}{SECRET}", text)
+    for named in (_NAMED, _PASS):
+        text = named.sub(lambda found: f"{found[1]}{SECRET}", text)
     text = _MAIL.sub(MAIL, text)
     text = _WINDOWS.sub(PLACE, text)
     text = _TILDE.sub(PLACE, text)
